@@ -1,0 +1,12 @@
+package proto
+
+import "errors"
+
+var (
+	// ErrCorrupt is returned when bytes are not a well-formed record or message.
+	ErrCorrupt = errors.New("corrupt")
+
+	// ErrSchema is returned for a record or message of a schema newer than this release understands.
+	// The cure is to upgrade this node.
+	ErrSchema = errors.New("written by a newer release")
+)
