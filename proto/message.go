@@ -174,10 +174,6 @@ func (e *encoder) origin(o Origin) {
 
 func (d *decoder) origin() Origin { return Origin{Node: d.string(), Boot: d.uint()} }
 
-// ErrUnknownMessage is returned by [DecodeMessage] for a kind of message that a later release has added.
-// It is to be counted and skipped.
-var ErrUnknownMessage = fmt.Errorf("message of an unknown kind")
-
 // DecodeMessage reads the wire form of any message. The message does not share memory with p.
 func DecodeMessage(p []byte) (Message, error) {
 	if len(p) == 0 {

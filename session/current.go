@@ -1,6 +1,12 @@
 package session
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// saveTimeout bounds a save.
+const saveTimeout = 10 * time.Second
 
 // Current is the session of one HTTP request under [Manager.Middleware]. Its zero value has none.
 type Current struct {
@@ -8,7 +14,8 @@ type Current struct {
 	session *Session
 	gone    bool
 	ended   *Session
-	saved   bool // the first byte has left: what changes now is too late
+	wrote   bool // the client is to hold a new token
+	sent    bool // the first byte has left: what changes now is too late
 }
 
 type contextKey struct{}
@@ -50,23 +57,36 @@ func (c *Current) End() {
 	c.session = nil
 }
 
-// commit saves what the handler did and reports whether the client is to hold a new token.
-func (c *Current) commit(ctx context.Context) (changed bool, err error) {
-	c.saved = true
-	if c.session != nil {
-		before := c.session.Version()
-		if err := c.manager.Commit(ctx, c.session, CommitOptions{}); err != nil {
-			return false, err
+// Save saves what the handler has done so far, so that it can speak of the outcome in its answer. Without it
+// the middleware saves when the answer begins. Its error is the handler's to answer: what could not be saved
+// is dropped.
+//
+// It does not end with ctx: what a handler has done is not lost because the client left.
+func (c *Current) Save(ctx context.Context) error {
+	if !c.unsaved() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	if s := c.session; s != nil {
+		before := s.Version()
+		if err := c.manager.Commit(ctx, s, CommitOptions{}); err != nil {
+			c.session, c.ended = nil, nil
+			return err
 		}
-		changed = c.session.Version() != before
+		c.wrote = c.wrote || s.Version() != before
 	}
-	if c.ended != nil {
-		return true, c.manager.Delete(ctx, c.ended.id)
+	if ended := c.ended; ended != nil {
+		if err := c.manager.Delete(ctx, ended.id); err != nil {
+			c.ended = nil
+			return err
+		}
+		c.ended, c.wrote = nil, true
 	}
-	return changed, nil
+	return nil
 }
 
-// late reports whether something was changed after the commit.
-func (c *Current) late() bool {
-	return c.session != nil && (len(c.session.changes) > 0 || c.session.base == nil)
+// unsaved reports whether there is something to save.
+func (c *Current) unsaved() bool {
+	return c.ended != nil || c.session != nil && (len(c.session.changes) > 0 || c.session.base == nil)
 }

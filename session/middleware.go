@@ -7,14 +7,9 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"time"
 
 	"klatch/store/near"
 )
-
-// saveTimeout bounds a save. It does not end with the request: what a handler has done is not lost because
-// the client left.
-const saveTimeout = 10 * time.Second
 
 // MiddlewareOptions configure [Manager.Middleware]. The zero value is a safe default.
 type MiddlewareOptions struct {
@@ -63,7 +58,7 @@ func (m *Manager) Middleware(opts MiddlewareOptions) func(http.Handler) http.Han
 			sw := &savingWriter{ResponseWriter: w, request: r, opts: &opts, current: current, before: maps.Clone(w.Header())}
 			next.ServeHTTP(sw, r.WithContext(context.WithValue(r.Context(), contextKey{}, current)))
 			_ = sw.begin() // an error has been answered
-			if opts.OnLate != nil && sw.err == nil && current.late() {
+			if opts.OnLate != nil && sw.err == nil && current.unsaved() {
 				opts.OnLate(r)
 			}
 		})
@@ -104,20 +99,18 @@ type savingWriter struct {
 
 // begin saves once. After a failed save it answers the request itself and reports the error for ever.
 func (w *savingWriter) begin() error {
-	if w.current.saved {
+	if w.current.sent {
 		return w.err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.request.Context()), saveTimeout)
-	defer cancel()
-	changed, err := w.current.commit(ctx)
-	if err != nil {
+	w.current.sent = true
+	if err := w.current.Save(w.request.Context()); err != nil {
 		w.err = err
 		clear(w.Header())
 		maps.Copy(w.Header(), w.before)
 		w.opts.OnError(w.ResponseWriter, w.request, err)
 		return err
 	}
-	if changed {
+	if w.current.wrote {
 		w.setCookie()
 	}
 	return nil

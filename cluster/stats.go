@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+)
+
+// Stats count what a cluster's bus has done since its start.
+type Stats struct {
+	BatchesSent, ItemsSent         uint64 // each once, however many peers it went to
+	BatchesReceived, ItemsReceived uint64
+
+	SendErrors   uint64            // datagrams that the network refused
+	SendDrops    uint64            // items that did not fit into the queue; the peers see a gap
+	ReceiveDrops uint64            // arrivals that did not fit into the inbox
+	Gaps         uint64            // ranges of missing numbers that a fence covered
+	Duplicates   uint64            // batches that came again
+	Unknown      uint64            // messages and items of kinds that this release does not know
+	DecodeErrors uint64            // messages that could not be read
+	Fences       map[string]uint64 // by reason
+}
+
+type senderStats struct {
+	batches, items, errors, dropped atomic.Uint64
+}
+
+type receiverStats struct {
+	batches, items, dropped, gaps, duplicates, unknown, decodeErrors atomic.Uint64
+
+	mu     sync.Mutex // guards fences
+	fences map[string]uint64
+}
+
+func (s *receiverStats) fenced(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fences[reason]++
+}
+
+func (s *receiverStats) fencesByReason() map[string]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.fences)
+}
+
+// Stats returns the counts so far.
+func (c *Cluster) Stats() Stats {
+	out, in := &c.sender.stats, &c.receiver.stats
+	return Stats{
+		BatchesSent:     out.batches.Load(),
+		ItemsSent:       out.items.Load(),
+		BatchesReceived: in.batches.Load(),
+		ItemsReceived:   in.items.Load(),
+		SendErrors:      out.errors.Load(),
+		SendDrops:       out.dropped.Load(),
+		ReceiveDrops:    in.dropped.Load(),
+		Gaps:            in.gaps.Load(),
+		Duplicates:      in.duplicates.Load(),
+		Unknown:         in.unknown.Load(),
+		DecodeErrors:    in.decodeErrors.Load(),
+		Fences:          in.fencesByReason(),
+	}
+}

@@ -1,0 +1,242 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"klatch/cluster"
+	"klatch/proto"
+	"klatch/server/api"
+	"klatch/server/app"
+	"klatch/session"
+)
+
+// shutdownTimeout bounds how long requests under way may take to end.
+const shutdownTimeout = 10 * time.Second
+
+// Node is one running member of a cluster.
+type Node struct {
+	config Config
+	logger *zap.Logger
+
+	store     driver
+	sessions  *session.Manager
+	news      *news
+	cluster   *cluster.Cluster
+	listeners []*listener
+	api       *api.API
+
+	state    atomic.Uint32 // a proto.NodeState
+	leaving  chan departure
+	serving  sync.WaitGroup
+	stopOnce sync.Once
+	stopped  error
+}
+
+// departure is a wish of the API that the node leaves.
+type departure struct{ waitForBalancers bool }
+
+// Start brings a node up: store, sessions, listeners, cluster. What had been started is ended if it fails.
+func Start(ctx context.Context, config Config, release string, logger *zap.Logger) (*Node, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{config: config, logger: logger, news: &news{}, leaving: make(chan departure, 1)}
+	n.setState(proto.Joining)
+	if err := n.start(ctx, release); err != nil {
+		n.logger = zap.NewNop() // the caller reports why; how the rest was undone adds nothing
+		_ = n.stop(ctx)
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context, release string) error {
+	keys, err := readGossipKeys(n.config.GossipKeyFile)
+	if err != nil {
+		return err
+	}
+	token, err := readAPIToken(n.config.APITokenFile)
+	if err != nil {
+		return err
+	}
+	if err := n.bind(); err != nil {
+		return err
+	}
+	if n.store, err = openStore(ctx, n.config.Store, time.Now, n.logger); err != nil {
+		return err
+	}
+	boot := rand.Uint64() | 1 // never zero
+	n.sessions, err = session.New(session.Options{
+		Store:    n.store,
+		News:     n.news,
+		Node:     n.config.Name,
+		Writer:   boot,
+		Idle:     n.config.Session.Idle,
+		Absolute: n.config.Session.Absolute,
+		Conflict: n.config.Session.Conflict,
+		MaxBytes: n.config.Session.MaxBytes,
+		Near:     session.Near{MaxBytes: n.config.Near.MaxBytes, MaxAge: n.config.Near.MaxAge},
+	})
+	if err != nil {
+		return err
+	}
+	n.cluster, err = cluster.Start(ctx, cluster.Options{
+		Name:      n.config.Name,
+		Label:     n.config.Cluster,
+		Bind:      n.config.Gossip,
+		Advertise: n.config.Advertise,
+		Seeds:     n.config.Join,
+		Keys:      keys,
+		Boot:      boot,
+		Meta:      proto.NodeMeta{Release: release, HTTP: n.address("http"), Admin: n.address("admin"), State: proto.Joining},
+		Handler:   receiver{n.sessions},
+		Logger:    n.logger.Named("cluster"),
+	})
+	if err != nil {
+		return err
+	}
+	n.news.cluster.Store(n.cluster)
+
+	options := api.Options{Sessions: n.sessions, Node: n, Membership: n.cluster, Logger: n.logger}
+	if token != "" {
+		options.Token = api.NewToken(token)
+	}
+	n.api = api.New(options)
+	n.serve()
+	n.setState(proto.Ready)
+	n.cluster.SetState(proto.Ready)
+	n.logger.Info("ready",
+		zap.String("http", n.address("http")), zap.String("admin", n.address("admin")), zap.String("app", n.address("app")),
+		zap.String("gossip", n.config.Gossip), zap.String("store", redactURL(n.config.Store)))
+	if n.config.Insecure {
+		n.logger.Warn("--insecure: listeners beyond loopback may lack TLS, an API token or a gossip key")
+	}
+	return nil
+}
+
+// bind takes all HTTP addresses before anything else is started.
+func (n *Node) bind() error {
+	tlsConfig, err := newTLSConfig(n.config.TLSCert, n.config.TLSKey)
+	if err != nil {
+		return err
+	}
+	for _, l := range []struct{ key, address string }{{"http", n.config.HTTP}, {"admin", n.config.Admin}, {"app", n.config.App}} {
+		if l.address == "" {
+			continue
+		}
+		bound, err := listen(l.key, l.address, tlsConfig, n.logger)
+		if err != nil {
+			return err
+		}
+		n.listeners = append(n.listeners, bound)
+	}
+	return nil
+}
+
+func (n *Node) serve() {
+	handlers := map[string]http.Handler{
+		"http":  n.api.Public(),
+		"admin": n.api.Admin(),
+		"app": n.api.WithHealth(app.New(app.Options{
+			Sessions:  n.sessions,
+			Node:      n.config.Name,
+			PlainHTTP: n.config.TLSCert == "",
+			Logger:    n.logger,
+		})),
+	}
+	for _, l := range n.listeners {
+		l.serve(n.closeWhileDraining(handlers[l.key]), &n.serving, n.logger)
+	}
+}
+
+// closeWhileDraining asks clients to give their connections up with the next answer, so that none is in use
+// when the listeners close.
+func (n *Node) closeWhileDraining(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if proto.NodeState(n.state.Load()) == proto.Draining {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// address returns where a listener is bound, or the empty string if it is not there.
+func (n *Node) address(key string) string {
+	for _, l := range n.listeners {
+		if l.key == key {
+			return l.address()
+		}
+	}
+	return ""
+}
+
+// Name implements api.Node.
+func (n *Node) Name() string { return n.config.Name }
+
+// Ready implements api.Node.
+func (n *Node) Ready() (ready bool, state string) {
+	s := proto.NodeState(n.state.Load())
+	return s == proto.Ready, s.String()
+}
+
+// Drain implements api.Node: it makes Run leave on purpose.
+func (n *Node) Drain(waitForBalancers bool) {
+	select {
+	case n.leaving <- departure{waitForBalancers}:
+	default: // it is leaving already
+	}
+}
+
+// Run serves until ctx ends or the API says to drain or leave, then drains and stops. It returns nil if
+// everything ended as it should.
+func (n *Node) Run(ctx context.Context) error {
+	wish := departure{waitForBalancers: true}
+	select {
+	case <-ctx.Done():
+	case wish = <-n.leaving:
+	}
+	n.setState(proto.Draining)
+	n.cluster.SetState(proto.Draining)
+	if wish.waitForBalancers && n.config.DrainGrace > 0 {
+		n.logger.Info("draining: not ready any more, serving on until balancers have noticed", zap.Duration("grace", n.config.DrainGrace))
+		time.Sleep(n.config.DrainGrace)
+	}
+	return n.stop(context.WithoutCancel(ctx))
+}
+
+// stop ends everything in the order opposite to its start.
+func (n *Node) stop(ctx context.Context) error {
+	n.stopOnce.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+		defer cancel()
+		var failures []error
+		for _, l := range n.listeners {
+			failures = append(failures, l.shutdown(ctx))
+		}
+		n.serving.Wait()
+		if n.cluster != nil {
+			failures = append(failures, n.cluster.Leave(ctx))
+		}
+		if n.sessions != nil {
+			n.sessions.Close()
+		}
+		if n.store != nil {
+			failures = append(failures, n.store.Close())
+		}
+		if n.stopped = errors.Join(failures...); n.stopped != nil {
+			n.stopped = fmt.Errorf("stopping: %w", n.stopped)
+		}
+	})
+	return n.stopped
+}
+
+func (n *Node) setState(s proto.NodeState) { n.state.Store(uint32(s)) }

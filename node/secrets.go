@@ -1,0 +1,108 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// readSecretLines returns the lines of a file, without blank ones and comments.
+func readSecretLines(key, path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, key, err)
+	}
+	var lines []string
+	for scanner := bufio.NewScanner(bytes.NewReader(text)); scanner.Scan(); {
+		if line := strings.TrimSpace(scanner.Text()); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return nil, fmt.Errorf("%w: %s: %s is empty", ErrConfig, key, path)
+	}
+	return lines, nil
+}
+
+// readGossipKeys reads the keys of the cluster's traffic, the primary one first.
+func readGossipKeys(path string) ([][]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	lines, err := readSecretLines("gossip-key-file", path)
+	if err != nil {
+		return nil, err
+	}
+	var keys [][]byte
+	for i, line := range lines {
+		key, err := base64.StdEncoding.DecodeString(line)
+		if err != nil || (len(key) != 16 && len(key) != 24 && len(key) != 32) {
+			return nil, fmt.Errorf("%w: gossip-key-file: key %d of %s is not base64 of 16, 24 or 32 bytes (make one with: head -c 32 /dev/urandom | base64)", ErrConfig, i+1, path)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// readAPIToken reads the token of the API; no file means that none is asked for.
+func readAPIToken(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	lines, err := readSecretLines("api-token-file", path)
+	if err != nil {
+		return "", err
+	}
+	const shortest = 16
+	if len(lines[0]) < shortest {
+		return "", fmt.Errorf("%w: api-token-file: the token in %s is shorter than %d characters (make one with: head -c 32 /dev/urandom | base64)", ErrConfig, path, shortest)
+	}
+	return lines[0], nil
+}
+
+// certificate is a TLS certificate that is read again when its file changes.
+type certificate struct {
+	certFile, keyFile string
+
+	mu       sync.Mutex // guards the rest
+	loaded   *tls.Certificate
+	modified time.Time
+}
+
+// newTLSConfig returns nil where no certificate is configured.
+func newTLSConfig(certFile, keyFile string) (*tls.Config, error) {
+	if certFile == "" {
+		return nil, nil
+	}
+	c := &certificate{certFile: certFile, keyFile: keyFile}
+	if _, err := c.get(nil); err != nil {
+		return nil, fmt.Errorf("%w: tls-cert, tls-key: %w", ErrConfig, err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}, nil
+}
+
+// get returns the certificate, or, while a changed file cannot be read, the one before.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	info, err := os.Stat(c.certFile)
+	if err == nil && c.loaded != nil && info.ModTime().Equal(c.modified) {
+		return c.loaded, nil
+	}
+	if err == nil {
+		var fresh tls.Certificate
+		if fresh, err = tls.LoadX509KeyPair(c.certFile, c.keyFile); err == nil {
+			c.loaded, c.modified = &fresh, info.ModTime()
+		}
+	}
+	if c.loaded == nil {
+		return nil, err
+	}
+	return c.loaded, nil
+}

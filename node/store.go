@@ -1,0 +1,53 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"klatch/store"
+	"klatch/store/memory"
+	"klatch/store/sqlite"
+)
+
+// driver is an open store that this node owns.
+type driver interface {
+	store.Store
+	Close() error
+}
+
+// openStore chooses the driver by the URL's scheme:
+//
+//	sqlite:PATH or sqlite:///PATH   a file on this machine, which several nodes here may share
+//	memory:                         nothing durable, for tests and a node alone
+func openStore(ctx context.Context, storeURL string, now func() time.Time, logger *zap.Logger) (driver, error) {
+	scheme, rest, ok := strings.Cut(storeURL, ":")
+	if !ok {
+		return nil, fmt.Errorf("%w: store %q has no scheme: use sqlite:PATH or memory:", ErrConfig, redactURL(storeURL))
+	}
+	switch scheme {
+	case "memory":
+		return memory.New(memory.Options{Now: now}), nil
+	case "sqlite":
+		path := strings.TrimPrefix(rest, "//")
+		if path == "" {
+			return nil, fmt.Errorf("%w: store %q names no file: use sqlite:PATH, such as sqlite:klatch-data/klatch.db", ErrConfig, storeURL)
+		}
+		return sqlite.Open(ctx, sqlite.Options{Path: path, Now: now, Logger: logger})
+	default:
+		return nil, fmt.Errorf("%w: store scheme %.32q is unknown: use sqlite:PATH or memory:", ErrConfig, scheme)
+	}
+}
+
+// redactURL hides a password that somebody put into a URL.
+func redactURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return "(not a URL)"
+	}
+	return u.Redacted()
+}

@@ -1,0 +1,116 @@
+// Package api is the HTTP API: JSON in and out, problem documents for errors. docs/openapi.yaml describes it.
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"klatch/cluster"
+	"klatch/server/problem"
+	"klatch/session"
+)
+
+// requestTimeout bounds what one request may take.
+const requestTimeout = 10 * time.Second
+
+// Node is what the API needs of the node that it speaks for.
+type Node interface {
+	Name() string
+	// Ready reports whether balancers should send requests here, and the node's state in a word.
+	Ready() (ready bool, state string)
+	// Drain begins to leave on purpose and returns at once. It may first serve on until balancers have
+	// noticed that the node is not ready.
+	Drain(waitForBalancers bool)
+}
+
+// Membership is what the API needs of the cluster.
+type Membership interface {
+	Members() []cluster.Member
+	Join(ctx context.Context, addresses ...string) (int, error)
+}
+
+// Options configure an [API]. All but Token are required.
+type Options struct {
+	Sessions   *session.Manager
+	Node       Node
+	Membership Membership
+	Token      *Token // nil: no token is asked for
+	Logger     *zap.Logger
+}
+
+// API serves the public and the admin listener of one node.
+type API struct{ Options }
+
+// New returns the API of a node.
+func New(opts Options) *API { return &API{opts} }
+
+// Public returns what listens on --http: sessions and health.
+func (a *API) Public() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/v1/sessions", methods{http.MethodPost: a.createSession})
+	mux.Handle("/v1/sessions/{id}", methods{
+		http.MethodGet:    a.getSession,
+		http.MethodPatch:  a.patchSession,
+		http.MethodPut:    a.putSession,
+		http.MethodDelete: a.deleteSession,
+	})
+	return a.front(mux)
+}
+
+// Admin returns what listens on --admin: sessions, the cluster and health.
+func (a *API) Admin() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/v1/sessions/", a.Public())
+	mux.Handle("/v1/sessions", a.Public())
+	mux.Handle("/v1/cluster", methods{http.MethodGet: a.getCluster})
+	mux.Handle("/v1/cluster/join", methods{http.MethodPost: a.joinCluster})
+	mux.Handle("/v1/cluster/leave", methods{http.MethodPost: a.leave(false)})
+	mux.Handle("/v1/cluster/drain", methods{http.MethodPost: a.leave(true)})
+	return a.front(mux)
+}
+
+// front puts around a listener's resources what all of them share.
+func (a *API) front(mux *http.ServeMux) http.Handler {
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { problem.NotFound(r.URL.Path).Write(w) })
+	guarded := http.NewCrossOriginProtection() // a web page must not steer a node on its reader's loopback
+	guarded.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		problem.Problem{Name: "cross-origin", Status: http.StatusForbidden, Title: "Cross-origin request refused", Detail: "Browsers may not send this from another origin. Call the API from a server."}.Write(w)
+	}))
+	inner := guarded.Handler(a.Token.guard(mux))
+	return a.WithHealth(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Klatch-Node", a.Node.Name())
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		inner.ServeHTTP(w, r.WithContext(ctx))
+	}))
+}
+
+// methods serves one resource: a handler for each of its methods.
+type methods map[string]http.HandlerFunc
+
+// ServeHTTP implements http.Handler.
+func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if handle, ok := m[method]; ok {
+		handle(w, r)
+		return
+	}
+	allowed := make([]string, 0, len(m)+1)
+	for name := range m {
+		allowed = append(allowed, name)
+	}
+	if _, ok := m[http.MethodGet]; ok {
+		allowed = append(allowed, http.MethodHead)
+	}
+	slices.Sort(allowed)
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	problem.MethodNotAllowed(r.Method).Write(w)
+}
