@@ -23,7 +23,7 @@ func parseBind(s string) (netip.AddrPort, error) {
 
 // advertised decides under which address the other members can reach this one. The port is 0 if it is the
 // one that will be bound.
-func advertised(bind netip.AddrPort, advertise string, host interfaces) (netip.AddrPort, error) {
+func advertised(bind netip.AddrPort, advertise string, host func() interfaces) (netip.AddrPort, error) {
 	if advertise != "" {
 		addr, err := netip.ParseAddrPort(advertise)
 		switch {
@@ -37,7 +37,7 @@ func advertised(bind netip.AddrPort, advertise string, host interfaces) (netip.A
 	if !bind.Addr().IsUnspecified() {
 		return bind, nil
 	}
-	addr, err := host.private()
+	addr, err := host().private()
 	return netip.AddrPortFrom(addr, bind.Port()), err
 }
 

@@ -184,6 +184,6 @@ func (r *receiver) report(c clash) {
 		return
 	}
 	r.clashes[c] = true
-	r.log.Error("two nodes have the same name; the second one is not let in until the first is gone. Give one of them another name",
+	r.log.Warn("another node claims the name of a member; it is let in once that one is known to be dead. If both live, give one of them another name",
 		zap.String("name", c.name), zap.String("member", c.known), zap.String("other", c.other))
 }

@@ -50,9 +50,12 @@ func (s *sender) publish(items []proto.Item) {
 		return
 	}
 	if len(s.peers.live()) == 0 {
-		// A peer that is just being joined may already have been told the last number.
+		// A peer that is just being joined may already have been told the last number. One that came
+		// between the two looks has perhaps been told it too early, so it gets the items as well.
 		s.last.Add(1)
-		return
+		if len(s.peers.live()) == 0 {
+			return
+		}
 	}
 	encoded := make([][]byte, len(items))
 	for i, item := range items {

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"time"
 
 	"klatch/proto"
 	"klatch/store"
@@ -31,7 +30,9 @@ func (m *Manager) Load(ctx context.Context, id string, opts LoadOptions) (*Sessi
 		return nil, err
 	}
 	if !opts.Passive {
-		copy = m.touch(ctx, key, copy)
+		if copy, err = m.touch(ctx, key, copy); err != nil {
+			return nil, err
+		}
 	}
 	return view(id, copy), nil
 }
@@ -74,24 +75,36 @@ func (m *Manager) get(ctx context.Context, key proto.Key, want near.Want) (*near
 	}
 }
 
-// touch records the access if it is due, and returns the newest copy it knows of. An access that cannot be
-// recorded is not lost: it is dropped only if another writer came first, which recorded one itself, and
-// otherwise the next read tries again.
-func (m *Manager) touch(ctx context.Context, key proto.Key, copy *near.Copy[*revision]) *near.Copy[*revision] {
+// touch records the access if it is due, and returns the newest copy it knows of. If another writer came
+// first, it looks again: unless that one recorded an access as well, it repeats. An access that cannot be
+// recorded because the store fails is left to the next read.
+func (m *Manager) touch(ctx context.Context, key proto.Key, copy *near.Copy[*revision]) (*near.Copy[*revision], error) {
 	now := m.opts.Now()
-	unclaim, due := copy.Value.claimTouch(now)
-	if !due {
-		return copy
+	for {
+		unclaim, due := copy.Value.claimTouch(now)
+		if !due {
+			return copy, nil
+		}
+		next := copy.Value.record.Clone()
+		next.Stamp(m.opts.Clock.Next(next.Version), m.opts.Writer)
+		next.LastAccess = now
+		touched, err := m.write(ctx, key, copy, next, proto.Touched{Key: key, LastAccess: now})
+		switch {
+		case err == nil:
+			return touched, nil
+		case errors.Is(err, ErrGone):
+			return nil, ErrNotFound
+		case !errors.Is(err, store.ErrConflict):
+			unclaim()
+			return copy, nil
+		}
+		newest, err := m.get(ctx, key, near.Want{Level: near.Latest})
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil, err
+		case err != nil:
+			return copy, nil
+		}
+		copy = newest
 	}
-	next := copy.Value.record.Clone()
-	next.Stamp(m.opts.Clock.Next(next.Version), m.opts.Writer)
-	next.LastAccess = now
-	touched, err := m.write(ctx, key, copy, next, proto.Touched{Key: key, LastAccess: now.Truncate(time.Millisecond)})
-	switch {
-	case err == nil:
-		return touched
-	case !errors.Is(err, store.ErrConflict):
-		unclaim()
-	}
-	return copy
 }

@@ -1,0 +1,57 @@
+# make alone lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## build and start the demo cluster: three nodes, a sticky and a non-sticky balancer
+	bin/klatch demo
+
+.PHONY: build
+build: ## build bin/klatch
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.release=$(VERSION)" -o bin/klatch ./cmd/klatch
+
+.PHONY: test
+test: ## run the tests of all packages with the race detector
+	go test -race -timeout 10m ./...
+
+.PHONY: e2e
+e2e: build ## run the end-to-end tests: real processes, real HAProxy (installed by apt-get if missing)
+	@command -v haproxy >/dev/null || { $(call as-root,apt-get update -q) && $(call as-root,apt-get install -qy haproxy); }
+	go test -tags e2e -count=1 -timeout 10m ./e2e/...
+
+as-root = $(if $(filter 0,$(shell id -u)),,sudo )env DEBIAN_FRONTEND=noninteractive $(1)
+
+.PHONY: lint
+lint: ## check form, vet, staticcheck
+	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
+	go vet ./...
+	go vet -tags e2e ./e2e/...
+	go run $(STATICCHECK) -tags e2e ./...
+
+.PHONY: vuln
+vuln: ## look for known vulnerabilities (needs the Go vulnerability database)
+	go run $(GOVULNCHECK) ./...
+
+.PHONY: bench
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . -benchtime 3s ./...
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for a minute (FUZZTIME=1m)
+	@for package in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+		for target in $$(grep -h -o '^func Fuzz[A-Za-z0-9]*' $$package/*_test.go | cut -c6-); do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),1m) $$package || exit 1; \
+		done; \
+	done
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin coverage.out

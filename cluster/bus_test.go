@@ -1,0 +1,190 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"klatch/proto"
+)
+
+func TestLostBatchRaisesTheFence(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		next string // said after what was lost; nothing: the marks must tell
+	}{
+		{"with news after it", "next"},
+		{"the last one", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			network := newFaultyTransport(t)
+			a := startNode(t, "a", func(o *Options) { o.Transport = network })
+			b := startNode(t, "b", seeds(a))
+			introduced(t, a, b)
+
+			network.loseNext("s/lost")
+			a.say("lost")
+			eventually(t, "the batch is sent", func() bool { return a.Stats().BatchesSent == 1 })
+			if tt.next != "" {
+				a.say(tt.next)
+				eventually(t, "b hears the next", func() bool { return b.heard("a", tt.next) })
+			}
+			eventually(t, "b raises the fence", func() bool { return b.fenced(FenceGap) == 1 })
+			if b.heard("a", "lost") || b.Stats().Gaps != 1 {
+				t.Errorf("the transport did not lose what it should; stats %+v", b.Stats())
+			}
+		})
+	}
+}
+
+func TestLostLastBatchBeforeTheFarewellRaisesTheFence(t *testing.T) {
+	t.Parallel()
+	network := newFaultyTransport(t)
+	a := startNode(t, "a", func(o *Options) { o.Transport = network; o.SyncInterval = time.Hour })
+	b := startNode(t, "b", func(o *Options) { seeds(a)(o); o.SyncInterval = time.Hour })
+	introduced(t, a, b)
+
+	network.loseNext("s/lost")
+	a.say("lost")
+	if err := a.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "b raises the fence", func() bool { return b.fenced(FenceGap) == 1 })
+}
+
+func TestOverflowingQueueMakesPeersRaiseTheFence(t *testing.T) {
+	t.Parallel()
+	network := newFaultyTransport(t)
+	a := startNode(t, "a", func(o *Options) { o.Transport = network })
+	b := startNode(t, "b", seeds(a))
+	introduced(t, a, b)
+
+	items := make([]proto.Item, maxQueued)
+	for i := range items {
+		items[i] = invalidate("x")
+	}
+	network.hold.Lock()
+	a.say("held up")
+	eventually(t, "the sender is under way", func() bool {
+		a.sender.mu.Lock()
+		defer a.sender.mu.Unlock()
+		return len(a.sender.queue) == 0
+	})
+	a.Publish(items...)
+	a.say("one too many")
+	network.hold.Unlock()
+
+	eventually(t, "b raises the fence", func() bool { return b.fenced(FenceGap) > 0 })
+	if drops := a.Stats().SendDrops; drops != 1 {
+		t.Errorf("%d items were dropped, want 1", drops)
+	}
+}
+
+// quietReceiver is one whose worker does not run: the test does its work.
+func quietReceiver(handler Handler) *receiver {
+	opts := Options{Handler: handler, Logger: zap.NewNop(), Now: func() time.Time { return start }}
+	return newReceiver(opts, self, newRoster("self", opts.Now))
+}
+
+func TestFullInboxRaisesTheFence(t *testing.T) {
+	rec := &recorder{news: map[string]int{}}
+	r := quietReceiver(rec)
+	farewell := proto.EncodeMessage(proto.Mark{Origin: alice, Last: 1})
+	for range maxInbox + 1 {
+		r.message(farewell)
+	}
+
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() { r.run(stop); close(done) }()
+	eventually(t, "the fence is raised", func() bool { return rec.fenced(FenceDropped) == 1 })
+	close(stop)
+	<-done
+	if got := r.stats.dropped.Load(); got != 1 {
+		t.Errorf("%d arrivals were dropped, want 1", got)
+	}
+}
+
+func batchOf(from proto.Origin, seq uint64, id string) []byte {
+	message, _ := proto.PackBatch(from, seq, [][]byte{proto.EncodeItem(invalidate(id))}, proto.MaxMessageBytes)
+	return message
+}
+
+func TestNewsIsAppliedOnArrivalAndDuplicatesAreNot(t *testing.T) {
+	rec := &recorder{news: map[string]int{}}
+	r := quietReceiver(rec)
+	for _, n := range []uint64{7, 9, 8, 9, 3} {
+		r.receive(batchOf(alice, n, fmt.Sprint(n)), start)
+	}
+	for id, times := range map[string]int{"7": 1, "9": 1, "8": 1, "3": 1} {
+		if got := rec.news["alice "+id]; got != times {
+			t.Errorf("batch %s was applied %d times, want %d", id, got, times)
+		}
+	}
+	if got := r.stats.duplicates.Load(); got != 1 {
+		t.Errorf("%d duplicates were counted, want 1", got)
+	}
+}
+
+func TestWhatArrivedInTimeIsNotMissed(t *testing.T) {
+	// The worker is late; the times of arrival count.
+	tests := []struct {
+		name   string
+		filled time.Duration // after the gap was known
+		fences int
+	}{
+		{"in time", grace - 1, 0},
+		{"too late", grace, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			rec := &recorder{news: map[string]int{}}
+			r := quietReceiver(rec)
+			r.handle(arrival{at: start, message: batchOf(alice, 1, "1")})
+			r.handle(arrival{at: start, message: batchOf(alice, 3, "3")})
+			r.handle(arrival{at: start.Add(tt.filled), message: batchOf(alice, 2, "2")})
+			r.expire(start.Add(time.Hour))
+			if got := rec.fenced(FenceGap); got != tt.fences {
+				t.Errorf("%d fences for the gap, want %d", got, tt.fences)
+			}
+			if rec.news["alice 2"] != 1 {
+				t.Error("late news was not applied")
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeReadIsCounted(t *testing.T) {
+	r := quietReceiver(&recorder{news: map[string]int{}})
+	r.receive([]byte{proto.WireVersion, 0x92, 0x63, 0xc0}, start) // kind 99
+	r.receive([]byte{proto.WireVersion + 1}, start)
+	r.receive([]byte("gossip"), start)
+	r.receive(nil, start)
+	if unknown, broken := r.stats.unknown.Load(), r.stats.decodeErrors.Load(); unknown != 1 || broken != 3 {
+		t.Errorf("%d unknown and %d unreadable, want 1 and 3", unknown, broken)
+	}
+}
+
+func FuzzReceive(f *testing.F) {
+	f.Add(batchOf(alice, 1, "1"))
+	f.Add(proto.EncodeMessage(proto.Mark{Origin: alice, Last: 1 << 63}))
+	f.Add(proto.EncodeMessage(proto.Farewell{Origin: self, Last: 3}))
+	f.Add(proto.EncodeMessage(proto.State{Marks: []proto.Mark{{Origin: alice, Last: 1}, {Origin: bob, Last: 2}}}))
+	f.Add([]byte{proto.WireVersion, 0x92, 0x63, 0xc0})
+	f.Fuzz(func(t *testing.T, p []byte) {
+		r := quietReceiver(discard{})
+		r.handle(arrival{at: start, message: batchOf(alice, 5, "5")})
+		r.handle(arrival{at: start, message: p})
+		r.handle(arrival{at: start.Add(time.Second), message: p})
+		r.handle(arrival{at: start.Add(2 * time.Second), gone: "alice"})
+		r.origins.marks()
+	})
+}
+
+type discard struct{}
+
+func (discard) Apply(string, proto.Item) {}
+func (discard) Fence(string)             {}
