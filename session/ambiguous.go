@@ -75,7 +75,7 @@ func (w *pendingWrite) gone(err error) error {
 // readBack reads the current record, again and again while the store cannot be reached, until ctx ends.
 func (m *Manager) readBack(ctx context.Context, key proto.Key, cause error) (*near.Copy[*revision], error) {
 	for {
-		current, err := m.near.Get(ctx, key, near.Want{Level: near.Latest})
+		current, err := m.near.Get(ctx, key, m.latest())
 		if !errors.Is(err, store.ErrUnavailable) {
 			return current, err
 		}

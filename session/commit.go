@@ -115,7 +115,7 @@ func (m *Manager) revise(ctx context.Context, s *Session, mutate func(next *prot
 		if err := backOff(ctx, attempt); err != nil {
 			return nil, fmt.Errorf("%w: gave up after losing to %d other writers: %w", store.ErrUnavailable, attempt+1, err)
 		}
-		base, err = m.get(ctx, key, near.Want{Level: near.Latest})
+		base, err = m.get(ctx, key, m.latest())
 		if errors.Is(err, ErrNotFound) {
 			return nil, ErrGone
 		}

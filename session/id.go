@@ -26,10 +26,17 @@ func ValidID(s string) bool {
 		return false
 	}
 	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+		if !idLetter[s[i]] {
 			return false
 		}
 	}
 	return true
 }
+
+// idLetter is the alphabet of base64url as a table, since every load looks at 27 letters.
+var idLetter = func() (table [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") {
+		table[c] = true
+	}
+	return table
+}()

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"time"
 
 	"klatch/proto"
 	"klatch/store"
@@ -25,12 +26,13 @@ func (m *Manager) Load(ctx context.Context, id string, opts LoadOptions) (*Sessi
 		return nil, ErrNotFound
 	}
 	key := m.key(id)
-	copy, err := m.get(ctx, key, near.Want{Level: opts.Level, After: opts.After})
+	now := m.opts.Now()
+	copy, err := m.get(ctx, key, near.Want{Level: opts.Level, After: opts.After, Arrived: now})
 	if err != nil {
 		return nil, err
 	}
 	if !opts.Passive {
-		if copy, err = m.touch(ctx, key, copy); err != nil {
+		if copy, err = m.touch(ctx, key, copy, now); err != nil {
 			return nil, err
 		}
 	}
@@ -49,7 +51,7 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	return err
 }
 
-// get returns a live revision that meets want.
+// get returns a revision that meets want and was alive when the reader arrived.
 func (m *Manager) get(ctx context.Context, key proto.Key, want near.Want) (*near.Copy[*revision], error) {
 	for {
 		copy, err := m.near.Get(ctx, key, want)
@@ -59,7 +61,7 @@ func (m *Manager) get(ctx context.Context, key proto.Key, want near.Want) (*near
 		if err != nil {
 			return nil, err
 		}
-		if !copy.Value.Expired(m.opts.Now()) {
+		if !copy.Value.Expired(want.Arrived) {
 			return copy, nil
 		}
 		// Whoever deletes under this CAS has ended the session. A conflict means that somebody used it in
@@ -71,15 +73,19 @@ func (m *Manager) get(ctx context.Context, key proto.Key, want near.Want) (*near
 		case !errors.Is(err, store.ErrConflict):
 			return nil, err
 		}
-		want.Level = near.Latest
+		want = m.latest()
 	}
 }
 
-// touch records the access if it is due, and returns the newest copy it knows of. If another writer came
+// latest asks the store, now.
+func (m *Manager) latest() near.Want {
+	return near.Want{Level: near.Latest, Arrived: m.opts.Now()}
+}
+
+// touch records an access at now if it is due, and returns the newest copy it knows of. If another writer came
 // first, it looks again: unless that one recorded an access as well, it repeats. An access that cannot be
 // recorded because the store fails is left to the next read.
-func (m *Manager) touch(ctx context.Context, key proto.Key, copy *near.Copy[*revision]) (*near.Copy[*revision], error) {
-	now := m.opts.Now()
+func (m *Manager) touch(ctx context.Context, key proto.Key, copy *near.Copy[*revision], now time.Time) (*near.Copy[*revision], error) {
 	for {
 		unclaim, due := copy.Value.claimTouch(now)
 		if !due {
@@ -98,7 +104,7 @@ func (m *Manager) touch(ctx context.Context, key proto.Key, copy *near.Copy[*rev
 			unclaim()
 			return copy, nil
 		}
-		newest, err := m.get(ctx, key, near.Want{Level: near.Latest})
+		newest, err := m.get(ctx, key, m.latest())
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return nil, err

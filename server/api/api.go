@@ -49,45 +49,77 @@ type API struct{ Options }
 // New returns the API of a node.
 func New(opts Options) *API { return &API{opts} }
 
-// Public returns what listens on --http: sessions and health.
-func (a *API) Public() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/v1/sessions", methods{http.MethodPost: a.createSession})
-	mux.Handle("/v1/sessions/{id}", methods{
-		http.MethodGet:    a.getSession,
-		http.MethodPatch:  a.patchSession,
-		http.MethodPut:    a.putSession,
-		http.MethodDelete: a.deleteSession,
-	})
-	return a.front(mux)
+// resources are what a listener serves, by pattern.
+type resources map[string]methods
+
+func (a *API) sessionResources() resources {
+	return resources{
+		"/v1/sessions": {http.MethodPost: a.createSession},
+		"/v1/sessions/{id}": {
+			http.MethodGet:    a.getSession,
+			http.MethodPatch:  a.patchSession,
+			http.MethodPut:    a.putSession,
+			http.MethodDelete: a.deleteSession,
+		},
+	}
 }
 
-// Admin returns what listens on --admin: sessions, the cluster and health.
-func (a *API) Admin() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/v1/sessions/", a.Public())
-	mux.Handle("/v1/sessions", a.Public())
-	mux.Handle("/v1/cluster", methods{http.MethodGet: a.getCluster})
-	mux.Handle("/v1/cluster/join", methods{http.MethodPost: a.joinCluster})
-	mux.Handle("/v1/cluster/leave", methods{http.MethodPost: a.leave(false)})
-	mux.Handle("/v1/cluster/drain", methods{http.MethodPost: a.leave(true)})
-	return a.front(mux)
+func (a *API) clusterResources() resources {
+	return resources{
+		"/v1/cluster":       {http.MethodGet: a.getCluster},
+		"/v1/cluster/join":  {http.MethodPost: a.joinCluster},
+		"/v1/cluster/leave": {http.MethodPost: a.leave(false)},
+		"/v1/cluster/drain": {http.MethodPost: a.leave(true)},
+	}
 }
+
+func (a *API) healthResources() resources {
+	return resources{
+		"/healthz": {http.MethodGet: a.healthz},
+		"/readyz":  {http.MethodGet: a.readyz},
+	}
+}
+
+// Public returns what listens on --http: sessions and health.
+func (a *API) Public() http.Handler { return a.front(a.sessionResources()) }
+
+// Admin returns what listens on --admin: the cluster, and all that is public.
+func (a *API) Admin() http.Handler { return a.front(a.sessionResources(), a.clusterResources()) }
 
 // front puts around a listener's resources what all of them share.
-func (a *API) front(mux *http.ServeMux) http.Handler {
+func (a *API) front(served ...resources) http.Handler {
+	mux := http.NewServeMux()
+	for _, part := range served {
+		for pattern, methods := range part {
+			mux.Handle(pattern, methods)
+		}
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { problem.NotFound(r.URL.Path).Write(w) })
-	guarded := http.NewCrossOriginProtection() // a web page must not steer a node on its reader's loopback
-	guarded.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		problem.Problem{Name: "cross-origin", Status: http.StatusForbidden, Title: "Cross-origin request refused", Detail: "Browsers may not send this from another origin. Call the API from a server."}.Write(w)
+
+	sameOrigin := http.NewCrossOriginProtection() // a web page must not steer a node on its reader's loopback
+	sameOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		problem.CrossOrigin().Write(w)
 	}))
-	inner := guarded.Handler(a.Token.guard(mux))
+	inner := sameOrigin.Handler(a.Token.guard(mux))
 	return a.WithHealth(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Klatch-Node", a.Node.Name())
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		inner.ServeHTTP(w, r.WithContext(ctx))
 	}))
+}
+
+// WithHealth serves /healthz and /readyz before next, and names the node in every answer. Every listener has
+// them, without a token.
+func (a *API) WithHealth(next http.Handler) http.Handler {
+	health := a.healthResources()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Klatch-Node", a.Node.Name())
+		if methods, ok := health[r.URL.Path]; ok {
+			methods.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // methods serves one resource: a handler for each of its methods.

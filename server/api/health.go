@@ -2,20 +2,6 @@ package api
 
 import "net/http"
 
-// WithHealth serves /healthz and /readyz before next. Every listener has them, without a token.
-func (a *API) WithHealth(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/healthz":
-			methods{http.MethodGet: a.healthz}.ServeHTTP(w, r)
-		case "/readyz":
-			methods{http.MethodGet: a.readyz}.ServeHTTP(w, r)
-		default:
-			next.ServeHTTP(w, r)
-		}
-	})
-}
-
 // healthz answers as long as the process serves at all.
 func (a *API) healthz(w http.ResponseWriter, _ *http.Request) {
 	a.writeJSON(w, http.StatusOK, map[string]any{"node": a.Node.Name(), "status": "ok"})

@@ -25,10 +25,7 @@ func (t *Token) guard(next http.Handler) http.Handler {
 		hash := sha256.Sum256([]byte(secret))
 		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(hash[:], t.hash[:]) != 1 {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="klatch"`)
-			problem.Problem{
-				Name: "unauthorized", Status: http.StatusUnauthorized, Title: "An API token is needed",
-				Detail: "Send the node's API token as Authorization: Bearer TOKEN.",
-			}.Write(w)
+			problem.Unauthorized().Write(w)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -170,7 +170,6 @@ func (a app) answer(w http.ResponseWriter, r *http.Request, status int) {
 }
 
 func (a app) write(w http.ResponseWriter, status int, s *session.Session, attributes int) {
-	w.Header().Set("Klatch-Node", a.Node)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{ // fails only if the client is gone
@@ -182,7 +181,6 @@ func (a app) write(w http.ResponseWriter, status int, s *session.Session, attrib
 }
 
 func (a app) fail(w http.ResponseWriter, _ *http.Request, err error) {
-	w.Header().Set("Klatch-Node", a.Node)
 	problem.Of(err).Write(w)
 }
 

@@ -73,6 +73,16 @@ func MethodNotAllowed(method string) Problem {
 	return Problem{Name: "method-not-allowed", Status: http.StatusMethodNotAllowed, Title: "Method not allowed", Detail: fmt.Sprintf("%.20q is not a method of this resource; the Allow header lists those that are.", method)}
 }
 
+// CrossOrigin describes a request that a browser sent from another site.
+func CrossOrigin() Problem {
+	return Problem{Name: "cross-origin", Status: http.StatusForbidden, Title: "Cross-origin request refused", Detail: "Browsers may not send this from another origin. Call the API from a server."}
+}
+
+// Unauthorized describes a request without the API token.
+func Unauthorized() Problem {
+	return Problem{Name: "unauthorized", Status: http.StatusUnauthorized, Title: "An API token is needed", Detail: "Send the node's API token as Authorization: Bearer TOKEN."}
+}
+
 // Of describes an error of the session or store packages.
 func Of(err error) Problem {
 	p := Problem{Status: session.Status(err)}

@@ -93,7 +93,10 @@ func (c *Cache[V]) Close() {
 // those of store.Get and of Decode. The copy may have expired by its own record; that is for the caller to
 // see.
 func (c *Cache[V]) Get(ctx context.Context, key proto.Key, want Want) (*Copy[V], error) {
-	arrived := c.opts.Now()
+	arrived := want.Arrived
+	if arrived.IsZero() {
+		arrived = c.opts.Now()
+	}
 	if want.Level != Latest {
 		if copy, ok := c.copies.GetIfPresent(key); ok && c.usable(copy, want, arrived) {
 			c.stats.hits.Add(1)

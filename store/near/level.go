@@ -2,6 +2,7 @@ package near
 
 import (
 	"fmt"
+	"time"
 
 	"klatch/proto"
 )
@@ -49,4 +50,7 @@ type Want struct {
 	// After is the token: the version of the content that the reader has seen last. A copy below it does
 	// not answer at level Session. What the store then says is final, so a forged token costs one read.
 	After proto.Version
+	// Arrived is when the reader came, by the cache's clock; a caller that has just read the clock passes
+	// it on. The zero value reads it.
+	Arrived time.Time
 }
