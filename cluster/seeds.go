@@ -29,10 +29,21 @@ type joiner struct {
 	outcomes map[string]string // of each seed's last attempt, to log changes only
 }
 
+// eagerPause is the first pause while a seed is not joined. Nodes that are started together find each other in
+// a moment, whichever listens first; for a seed that stays away the pause doubles up to the interval.
+const eagerPause = 250 * time.Millisecond
+
 func (j *joiner) run(ctx context.Context) {
+	eager := eagerPause
 	for {
-		j.round(ctx)
-		wait := time.NewTimer(j.pause())
+		pause := j.interval
+		if j.round(ctx) {
+			eager = eagerPause
+		} else {
+			pause = min(eager, j.interval)
+			eager = min(2*eager, j.interval)
+		}
+		wait := time.NewTimer(j.jitter(pause))
 		select {
 		case <-ctx.Done():
 			wait.Stop()
@@ -42,29 +53,33 @@ func (j *joiner) run(ctx context.Context) {
 	}
 }
 
-// pause is the interval, longer or shorter by up to a fifth, so that nodes started together drift apart.
-func (j *joiner) pause() time.Duration {
-	return time.Duration(float64(j.interval) * (0.8 + 0.4*j.rand.Float64()))
+// jitter makes a pause longer or shorter by up to a fifth, so that nodes started together drift apart.
+func (j *joiner) jitter(pause time.Duration) time.Duration {
+	return time.Duration(float64(pause) * (0.8 + 0.4*j.rand.Float64()))
 }
 
-func (j *joiner) round(ctx context.Context) {
+// round reports whether all seeds are joined.
+func (j *joiner) round(ctx context.Context) (joined bool) {
+	joined = true
 	for _, seed := range j.seeds {
 		n, err := j.joinSeed(ctx, seed)
 		if ctx.Err() != nil {
-			return
+			return false
 		}
 		j.report(seed, n, err)
+		joined = joined && err == nil
 	}
 	lost := j.roster.lost()
 	j.rand.Shuffle(len(lost), func(a, b int) { lost[a], lost[b] = lost[b], lost[a] })
 	for _, addr := range lost[:min(len(lost), lostPerRound)] {
 		if ctx.Err() != nil {
-			return
+			return false
 		}
 		if err := j.join(addr); err == nil {
 			j.log.Info("vanished member found again", zap.Stringer("address", addr))
 		}
 	}
+	return joined
 }
 
 // joinSeed returns how many addresses of the seed are members now. The error is nil if any is.

@@ -1,0 +1,161 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// haproxy is a real HAProxy before a cluster, with the configuration that klatch ships.
+type haproxy struct {
+	sticky, nonsticky string // host:port
+}
+
+func startHAProxy(t *testing.T, cluster nodes) haproxy {
+	t.Helper()
+	balancer := haproxy{sticky: freeAddress(t), nonsticky: freeAddress(t)}
+	process := exec.Command("haproxy", "-db", "-f", "../deploy/haproxy/haproxy.cfg")
+	process.Env = append(os.Environ(), "STICKY="+balancer.sticky, "NONSTICKY="+balancer.nonsticky)
+	for i, n := range cluster {
+		process.Env = append(process.Env, fmt.Sprintf("NODE%d=%s", i+1, n.app))
+	}
+	var log bytes.Buffer
+	process.Stdout, process.Stderr = &log, &log
+	if err := process.Start(); err != nil {
+		t.Fatalf("%v (make e2e installs HAProxy)", err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Signal(syscall.SIGTERM)
+		_ = process.Wait() // it reports the signal as a failure
+		if t.Failed() {
+			t.Logf("HAProxy's log:\n%s", log.String())
+		}
+	})
+	for _, address := range []string{balancer.sticky, balancer.nonsticky} {
+		eventually(t, func() error {
+			response, err := http.Get("http://" + address + "/app")
+			if err != nil {
+				return err
+			}
+			response.Body.Close()
+			if response.StatusCode != http.StatusNotFound { // the application's: no session
+				return fmt.Errorf("HAProxy answers %s", response.Status)
+			}
+			return nil
+		})
+	}
+	return balancer
+}
+
+// loadReport is what klatch bench sessions -o json prints.
+type loadReport struct {
+	Errors     int
+	ErrorKinds map[string]int
+	Operations map[string]struct {
+		Count  int
+		MeanMs float64 `json:"mean_ms"`
+		P99Ms  float64 `json:"p99_ms"`
+	}
+}
+
+func runLoad(t *testing.T, address string, options ...string) loadReport {
+	t.Helper()
+	args := append([]string{"bench", "sessions", "-b", "http://" + address, "-o", "json"}, options...)
+	var stderr bytes.Buffer
+	process := exec.CommandContext(t.Context(), binary, args...)
+	process.Stderr = &stderr
+	out, err := process.Output()
+	var report loadReport
+	if decodeErr := json.Unmarshal(out, &report); decodeErr != nil {
+		t.Fatalf("%v, %v\n%s%s", err, decodeErr, out, stderr.String())
+	}
+	if err != nil || report.Errors != 0 {
+		t.Errorf("load through %s: %v\n%s%s", address, err, out, stderr.String())
+	}
+	return report
+}
+
+// The acceptance run: 16 parents, two children on each session, 20 attributes of 100 bytes, think time 5 ms.
+var classicLoad = []string{"-t", "16", "-ct", "2", "-i", "5", "-ci", "20", "-a", "20", "-s", "100", "-ts", "5"}
+
+func TestTheLoadToolMeetsNoErrorThroughHAProxy(t *testing.T) {
+	cluster := startNodes(t, 3)
+	balancer := startHAProxy(t, cluster)
+	sticky := runLoad(t, balancer.sticky, classicLoad...)
+	nonsticky := runLoad(t, balancer.nonsticky, classicLoad...)
+	for _, operation := range []string{"REFRESH", "UPDATE"} {
+		s, n := sticky.Operations[operation], nonsticky.Operations[operation]
+		if s.Count == 0 || n.Count == 0 {
+			t.Errorf("%s: no operations", operation)
+			continue
+		}
+		t.Logf("%s: sticky mean %.2f ms p99 %.2f ms, non-sticky mean %.2f ms p99 %.2f ms, ratio of means %.2f",
+			operation, s.MeanMs, s.P99Ms, n.MeanMs, n.P99Ms, n.MeanMs/s.MeanMs)
+	}
+}
+
+func TestStickyKeepsASessionOnItsNodeAndFollowsWhenItDies(t *testing.T) {
+	cluster := startNodes(t, 3)
+	balancer := startHAProxy(t, cluster)
+	url := "http://" + balancer.sticky + "/app"
+
+	created := send(t, http.MethodPost, url, "", []int{http.StatusCreated})
+	cookie, owner := created.cookie, created.app.Node
+	update := func() answer {
+		t.Helper()
+		a := send(t, http.MethodPut, url, "", ok, "Cookie: klatch="+cookie)
+		cookie = a.cookie
+		return a
+	}
+	for range 20 {
+		if a := update(); a.app.Node != owner {
+			t.Fatalf("a request of %s's session was served by %s", owner, a.app.Node)
+		}
+	}
+	for _, n := range cluster {
+		if n.name == owner {
+			n.kill()
+		}
+	}
+	var heir string
+	eventually(t, func() error { // requests in the moment of the crash may fail
+		a, err := request(t.Context(), http.MethodPut, url, "", "Cookie: klatch="+cookie)
+		if err != nil || a.status != http.StatusOK {
+			return fmt.Errorf("after the kill: %+v, %v", a, err)
+		}
+		heir, cookie = a.app.Node, a.cookie
+		return nil
+	})
+	for range 20 {
+		if a := update(); a.app.Node != heir {
+			t.Fatalf("a request of %s's session was served by %s", heir, a.app.Node)
+		}
+	}
+}
+
+// A node that drains takes no request with it: HAProxy sees not-ready first, and repeats what was refused.
+func TestDrainThroughHAProxyFailsNoRequest(t *testing.T) {
+	cluster := startNodes(t, 3, "--drain-grace", "2s")
+	balancer := startHAProxy(t, cluster)
+	stop := time.AfterFunc(time.Second, func() {
+		_ = cluster[2].process.Process.Signal(syscall.SIGTERM)
+	})
+	defer stop.Stop()
+	runLoad(t, balancer.nonsticky, "-t", "8", "-ct", "2", "-i", "10", "-ci", "20", "-ts", "20")
+	select {
+	case <-cluster[2].ended:
+		if cluster[2].exit != nil {
+			t.Errorf("the drained node ended with %v", cluster[2].exit)
+		}
+	case <-time.After(patience):
+		t.Error("the drained node did not end")
+	}
+}
