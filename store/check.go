@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"strings"
 
 	"klatch/proto"
 )
@@ -29,6 +30,9 @@ func CheckDelete(key proto.Key, cas CAS) error {
 func CheckKey(key proto.Key) error {
 	if key.Tenant == "" || key.Kind == 0 || key.ID == "" {
 		return fmt.Errorf("%w: key %s lacks a tenant, a kind or an id", ErrInvalid, key)
+	}
+	if strings.Contains(key.Tenant, "/") || len(key.Tenant) > proto.MaxTenantBytes {
+		return fmt.Errorf("%w: tenant %.80q: at most %d bytes without a slash", ErrInvalid, key.Tenant, proto.MaxTenantBytes)
 	}
 	if n := len(key.Tenant) + len("/k/") + len(key.ID); n > proto.MaxKeyBytes {
 		return fmt.Errorf("%w: key of %d bytes, at most %d are allowed", ErrInvalid, n, proto.MaxKeyBytes)
