@@ -37,7 +37,11 @@ func openStore(ctx context.Context, storeURL string, now func() time.Time, logge
 		if path == "" {
 			return nil, fmt.Errorf("%w: store %q names no file: use sqlite:PATH, such as sqlite:klatch-data/klatch.db", ErrConfig, storeURL)
 		}
-		return sqlite.Open(ctx, sqlite.Options{Path: path, Now: now, Logger: logger})
+		opened, err := sqlite.Open(ctx, sqlite.Options{Path: path, Now: now, Logger: logger})
+		if err != nil {
+			return nil, err // not opened: a nil *sqlite.Store would be no nil driver
+		}
+		return opened, nil
 	default:
 		return nil, fmt.Errorf("%w: store scheme %.32q is unknown: use sqlite:PATH or memory:", ErrConfig, scheme)
 	}

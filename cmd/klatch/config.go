@@ -38,7 +38,7 @@ func defineSettings(flags *pflag.FlagSet) {
 	flags.Bool("insecure", false, "allow addresses beyond loopback without TLS, an API token or a gossip key")
 	flags.String("session.idle", "30m", "idle limit of new sessions: a `duration` or never")
 	flags.String("session.absolute", "never", "absolute limit of new sessions: a `duration` or never")
-	flags.String("session.conflict", "merge", "two writers of one attribute: `merge` (the last wins) or strict (the second is refused)")
+	flags.String("session.conflict", "merge", "what two writers of one attribute get, by `mode`: merge (the last wins) or strict (the second is refused)")
 	flags.Int("session.max-bytes", 1<<20, "size limit of one session in `bytes`")
 	flags.Int("near.max-bytes", 256<<20, "memory of the near cache in `bytes`")
 	flags.Duration("near.max-age", time.Minute, "`age` at which a copy is checked against the store")

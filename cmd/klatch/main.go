@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"klatch/node"
 )
 
 // Exit codes of every command.
@@ -39,7 +41,7 @@ func report(err error) int {
 	}
 	fmt.Fprintln(os.Stderr, "klatch:", err)
 	var usage usageError
-	if errors.As(err, &usage) {
+	if errors.As(err, &usage) || errors.Is(err, node.ErrConfig) {
 		return exitUsage
 	}
 	return exitFailed

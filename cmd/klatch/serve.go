@@ -39,7 +39,7 @@ defaults. Keys are the names of the flags: session.idle is KLATCH_SESSION_IDLE.`
 				return err
 			}
 			if err := config.Validate(); err != nil {
-				return usageError{err}
+				return err
 			}
 			if printConfig {
 				text, err := settings.Marshal(yaml.Parser())

@@ -1,0 +1,3 @@
+// Package demo runs a real cluster on this machine: node processes on one SQLite file, a sticky and a non-sticky
+// balancer before them, and a control port by which nodes are added and killed. It is what klatch demo starts.
+package demo
