@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -51,15 +52,31 @@ type node struct {
 // nodes is a cluster of processes on one store.
 type nodes []*node
 
-// freeAddress returns a loopback address that nobody listens on.
+// nextPort hands out ports below those that the kernel gives to outgoing connections, or one of these could
+// take a port between its choice and its use.
+var nextPort atomic.Int32
+
+// freeAddress returns a loopback address that nobody listens on, by TCP or UDP.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, count = 20_000, 12_000
+	for range count {
+		port := first + (int32(os.Getpid())*50+nextPort.Add(1))%count
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		stream, err := net.Listen("tcp", address)
+		if err != nil {
+			continue
+		}
+		stream.Close()
+		datagrams, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		datagrams.Close()
+		return address
 	}
-	defer socket.Close()
-	return socket.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 // startNodes starts n nodes on one SQLite file and waits until each is ready and knows the others. When the test
@@ -222,6 +239,7 @@ func getJSON(url string, v any) error {
 // answer is what a node said to one request.
 type answer struct {
 	status  int
+	node    string // which node answered
 	etag    string
 	cookie  string // the session cookie that it set, if any
 	session struct {
@@ -270,7 +288,7 @@ func request(ctx context.Context, method, url, body string, headers ...string) (
 	if err != nil {
 		return a, err
 	}
-	a.status, a.etag = response.StatusCode, response.Header.Get("ETag")
+	a.status, a.node, a.etag = response.StatusCode, response.Header.Get("Klatch-Node"), response.Header.Get("ETag")
 	for _, cookie := range response.Cookies() {
 		if cookie.Name == "klatch" {
 			a.cookie = cookie.Value

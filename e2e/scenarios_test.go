@@ -159,6 +159,13 @@ func TestS3LogoutBeatsASlowSave(t *testing.T) {
 	}
 }
 
+// failedRequest is when a request failed, how, and which node, if any, answered it so.
+type failedRequest struct {
+	at         time.Time
+	answeredBy string
+	what       string
+}
+
 // S16: one node is killed under load. Only requests in flight on it may fail, and every update that was
 // acknowledged is there afterwards.
 func TestS16KillUnderLoad(t *testing.T) {
@@ -170,7 +177,7 @@ func TestS16KillUnderLoad(t *testing.T) {
 	type client struct {
 		id       string
 		acked    int
-		failures []time.Time
+		failures []failedRequest
 		requests int
 	}
 	all := make([]client, clients)
@@ -185,7 +192,7 @@ func TestS16KillUnderLoad(t *testing.T) {
 				c.requests++
 				got, err := request(t.Context(), http.MethodPut, fmt.Sprintf("http://%s/app?name=n&value=%d", balancer.nonsticky, n), "", "Cookie: klatch="+cookie)
 				if err != nil || got.status != http.StatusOK {
-					c.failures = append(c.failures, time.Now())
+					c.failures = append(c.failures, failedRequest{time.Now(), got.node, fmt.Sprintf("%d %s %v", got.status, got.problem.Type, err)})
 					continue
 				}
 				c.acked, cookie = n, got.cookie
@@ -201,12 +208,14 @@ func TestS16KillUnderLoad(t *testing.T) {
 	for _, c := range all {
 		requests += c.requests
 		failures += len(c.failures)
-		if len(c.failures) > 1 {
-			t.Errorf("a client that has one request at a time saw %d failures", len(c.failures))
-		}
-		for _, at := range c.failures {
-			if at.Before(killed) {
-				t.Errorf("a request failed %s before the kill", killed.Sub(at))
+		for _, f := range c.failures {
+			// The balancer may have sent on a connection whose end it had not yet noticed, also twice.
+			const noticing = 2 * time.Second
+			if after := f.at.Sub(killed); after < 0 || after > noticing {
+				t.Errorf("a request failed %s after the kill: %s", after, f.what)
+			}
+			if f.answeredBy != "" {
+				t.Errorf("%s, which lives, answered with a failure: %s", f.answeredBy, f.what)
 			}
 		}
 		for _, n := range []*node{cluster[0], cluster[2]} {
