@@ -101,6 +101,9 @@ func (n *Node) start(ctx context.Context, release string) error {
 		Handler:   receiver{n.sessions},
 		Logger:    n.logger.Named("cluster"),
 	})
+	if errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrAdvertise) {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type driver interface {
 func openStore(ctx context.Context, storeURL string, now func() time.Time, logger *zap.Logger) (driver, error) {
 	scheme, rest, ok := strings.Cut(storeURL, ":")
 	if !ok {
-		return nil, fmt.Errorf("%w: store %q has no scheme: use sqlite:PATH or memory:", ErrConfig, redactURL(storeURL))
+		return nil, fmt.Errorf("%w: store %q has no scheme: use memory: or sqlite:PATH", ErrConfig, redactURL(storeURL))
 	}
 	switch scheme {
 	case "memory":
@@ -43,7 +43,7 @@ func openStore(ctx context.Context, storeURL string, now func() time.Time, logge
 		}
 		return opened, nil
 	default:
-		return nil, fmt.Errorf("%w: store scheme %.32q is unknown: use sqlite:PATH or memory:", ErrConfig, scheme)
+		return nil, fmt.Errorf("%w: store scheme %.32q is unknown: use memory: or sqlite:PATH", ErrConfig, scheme)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,11 +94,7 @@ func loadSettings(flags *pflag.FlagSet, path string, environ []string) (*koanf.K
 		if !ok {
 			return nil, usageError{fmt.Errorf("environment: unknown %s%s", name, suggest(name, known))}
 		}
-		if key == "join" {
-			fromEnv[key] = strings.Split(value, ",")
-		} else {
-			fromEnv[key] = value
-		}
+		fromEnv[key] = typed(flags.Lookup(key).Value.Type(), value)
 	}
 	if err := settings.Load(confmap.Provider(fromEnv, "."), nil); err != nil {
 		return nil, err
@@ -109,6 +106,24 @@ func loadSettings(flags *pflag.FlagSet, path string, environ []string) (*koanf.K
 	settings.Delete("print-config")
 	settings.Delete("help")
 	return settings, nil
+}
+
+// typed gives a value of the environment the type of its setting. What has not the right form stays as it is, and
+// is refused where it is read.
+func typed(kind, text string) any {
+	switch kind {
+	case "stringSlice":
+		return strings.Split(text, ",")
+	case "int":
+		if n, err := strconv.Atoi(text); err == nil {
+			return n
+		}
+	case "bool":
+		if b, err := strconv.ParseBool(text); err == nil {
+			return b
+		}
+	}
+	return text
 }
 
 // notSettings are variables with the prefix that are not keys of the configuration.

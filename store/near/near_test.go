@@ -55,12 +55,11 @@ func at(version proto.Version, text string) *note {
 type gate struct {
 	*memory.Store
 
-	mu       sync.Mutex // guards the rest
-	reads    int
-	holdGet  chan struct{}
-	holdPut  chan struct{}
-	failPut  error
-	readKeys map[proto.Key]int
+	mu      sync.Mutex // guards the rest
+	reads   int
+	holdGet chan struct{}
+	holdPut chan struct{}
+	failPut error
 }
 
 func (g *gate) Get(ctx context.Context, key proto.Key) (store.Record, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"klatch/proto"
 	"klatch/store"
@@ -92,8 +91,10 @@ func (s *Store) List(ctx context.Context, prefix proto.Key, visit func(proto.Key
 // successor returns the least string above all that begin with prefix. A key's prefix holds a slash, so
 // there is one.
 func successor(prefix string) string {
-	prefix = strings.TrimRight(prefix, "\xff")
 	last := len(prefix) - 1
+	for prefix[last] == 0xff {
+		last--
+	}
 	return prefix[:last] + string([]byte{prefix[last] + 1})
 }
 
