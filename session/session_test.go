@@ -448,31 +448,3 @@ func FuzzParseToken(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkLoadFromNearCache(b *testing.B) {
-	backing := memory.New(memory.Options{})
-	m, err := New(Options{Store: backing, News: line{nodes: &nodes{}}, Node: "n1", Writer: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer m.Close()
-	tokens := make([]Token, 1000)
-	for i := range tokens {
-		s, err := m.Create(b.Context(), Draft{Attributes: map[string]Value{"x": Bytes(make([]byte, 100))}})
-		if err != nil {
-			b.Fatal(err)
-		}
-		tokens[i] = s.Token()
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	b.RunParallel(func(pb *testing.PB) {
-		for i := 0; pb.Next(); i++ {
-			token := &tokens[i%len(tokens)]
-			if _, err := m.Load(b.Context(), token.ID, LoadOptions{After: token.Version}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "loads/s")
-}
