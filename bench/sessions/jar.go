@@ -21,12 +21,12 @@ func (j *jar) get() (value string, version uint64) {
 }
 
 // put keeps a cookie that an answer has set, unless a newer one came first: the answers of two children may
-// arrive in either order.
+// arrive in either order. Of two with the same version it keeps the later, since the route may have moved.
 func (j *jar) put(value string) {
 	version := cookieVersion(value)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.value == "" || version > j.version {
+	if j.value == "" || version >= j.version {
 		j.value, j.version = value, version
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"time"
 )
 
-// maxOperations bounds a run, so that it ends by itself.
-const maxOperations = 10_000_000
+const (
+	maxOperations = 10_000_000 // in a run, so that it ends by itself
+	maxThreads    = 10_000     // at once, each of which has a connection
+)
 
 // options are the command line.
 type options struct {
@@ -31,7 +33,11 @@ type options struct {
 
 const usage = `Usage: klatch bench sessions [options]
 
-Loads the test application of a cluster through a balancer and reports errors and times.
+Loads the test application of a cluster through a balancer and reports errors and times. Each parent thread
+makes a session, lets its children read and update it at the same time, and ends it.
+
+A run has at most 10 million operations, 10000 threads (-t times -ct) at once. The exit code is 0 if all went
+well, 1 if there were errors or the run was interrupted, 2 for a wrong option.
 
 Examples:
   klatch bench sessions -b http://127.0.0.1:8002 -t 16 -ct 2 -i 5 -ci 20 -a 20 -s 100 -ts 5
@@ -74,7 +80,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		name            string
 		value, from, to int
 	}{
-		{"-t", o.parents, 1, 10_000},
+		{"-t", o.parents, 1, maxThreads},
 		{"-ct", o.children, 1, 1_000},
 		{"-a", o.attributes, 0, 10_000},
 		{"-s", o.size, 0, 1 << 20},
@@ -88,6 +94,12 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 			return o, fmt.Errorf("%s %d: use %d to %d", c.name, c.value, c.from, c.to)
 		}
 	}
+	if threads := o.parents * o.children; threads > maxThreads {
+		return o, fmt.Errorf("-t times -ct is %d threads at once: at most %d are allowed", threads, maxThreads)
+	}
+	if o.attributes == 0 && o.updatePercent > 0 {
+		return o, errors.New("-a 0 leaves nothing to update: use -ur 0 with it")
+	}
 	if total := float64(o.parents) * float64(o.iterations) * (2 + float64(o.children)*float64(o.operations)); total > maxOperations {
 		return o, fmt.Errorf("%.0f operations in all: at most %d are allowed", total, maxOperations)
 	}
@@ -95,7 +107,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("-o %q: use text or json", form)
 	}
 	parsed, err := url.Parse(base)
-	if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Host == "" {
+	if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Host == "" || parsed.RawQuery != "" || parsed.Fragment != "" {
 		return o, fmt.Errorf("-b %q: use a URL such as http://127.0.0.1:8002", base)
 	}
 	parsed.Path = strings.TrimSuffix(parsed.Path, "/")

@@ -16,7 +16,7 @@ type report struct {
 	Samples    []string                   `json:"errorSamples,omitempty"`
 	Operations map[operation]seriesReport `json:"operations"`
 	Seconds    float64                    `json:"seconds"`
-	// PerSecond counts all operations, failed ones too, over the whole run.
+	// PerSecond counts all operations, failed ones too, over the whole run, sleeps included.
 	PerSecond   float64 `json:"operationsPerSecond"`
 	Interrupted bool    `json:"interrupted,omitempty"`
 }
@@ -33,10 +33,11 @@ type seriesReport struct {
 func (s *stats) report(elapsed time.Duration, interrupted bool) report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	elapsed = max(elapsed, time.Microsecond) // JSON has no infinite numbers
 	r := report{
 		Errors:      s.failures,
 		Kinds:       maps.Clone(s.kinds),
-		Samples:     s.samples,
+		Samples:     slices.Clone(s.samples),
 		Operations:  map[operation]seriesReport{},
 		Seconds:     elapsed.Seconds(),
 		PerSecond:   float64(s.done) / elapsed.Seconds(),
@@ -46,7 +47,7 @@ func (s *stats) report(elapsed time.Duration, interrupted bool) report {
 		if series.count > 0 {
 			r.Operations[op] = seriesReport{
 				Count: series.count, Mean: series.mean, Dev: series.deviation(),
-				P50: series.quantile(50), P99: series.quantile(99), Max: float64(series.times.Max()) / 1000,
+				P50: series.quantile(50), P99: series.quantile(99), Max: series.max,
 			}
 		}
 	}
@@ -61,16 +62,16 @@ func (r report) writeText(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "ERRORS: %d\n", r.Errors)
 	for _, kind := range slices.Sorted(maps.Keys(r.Kinds)) {
-		fmt.Fprintf(w, "  %s: %d\n", kind, r.Kinds[kind])
+		fmt.Fprintf(w, "%s: %d\n", kind, r.Kinds[kind])
 	}
 	for _, sample := range r.Samples {
 		fmt.Fprintf(w, "  for example %s\n", sample)
 	}
 	for _, op := range allOperations {
 		if s, ok := r.Operations[op]; ok {
-			fmt.Fprintf(w, "%-7s count: %d mean: %.3f dev: %.3f p50: %.3f p99: %.3f max: %.3f\n", op, s.Count, s.Mean, s.Dev, s.P50, s.P99, s.Max)
+			fmt.Fprintf(w, "%s count: %d mean: %.3f dev: %.3f p50: %.3f p99: %.3f max: %.3f\n", op, s.Count, s.Mean, s.Dev, s.P50, s.P99, s.Max)
 		}
 	}
-	_, err := fmt.Fprintf(w, "%.0f operations per second, all kinds together, over %.1f s (times in ms)\n", r.PerSecond, r.Seconds)
+	_, err := fmt.Fprintf(w, "%.0f operations per second, all four kinds and failed ones together, over %.1f s (times in ms)\n", r.PerSecond, r.Seconds)
 	return err
 }

@@ -25,13 +25,14 @@ type run struct {
 	options options
 	client  *http.Client
 	stats   *stats
+	seed    uint64 // of the threads' choices
 
-	mu  sync.Mutex // guards out, so that lines stay whole
-	out io.Writer
+	mu    sync.Mutex // guards debug, so that lines stay whole
+	debug io.Writer
 }
 
 // Main runs the tool with its command line and returns its exit code: 0 if all went well, 1 if there were
-// errors, 2 for a wrong command line. If ctx ends early, it reports what was done so far.
+// errors or ctx ended early, 2 for a wrong command line. If ctx ends early, it reports what was done so far.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	opts, err := parseOptions(args, stdout)
 	switch {
@@ -46,13 +47,23 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		MaxIdleConns:        threads,
 		MaxIdleConnsPerHost: threads,
 		DisableCompression:  true,
+		// Below the idle limits of servers and balancers: the tool closes first, so a request does not meet a
+		// connection that is being closed.
+		IdleConnTimeout: 30 * time.Second,
 	}
 	defer transport.CloseIdleConnections()
 	r := &run{
 		options: opts,
-		client:  &http.Client{Transport: transport, Timeout: 30*time.Second + opts.operationSleep},
-		stats:   newStats(),
-		out:     stdout,
+		client: &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		stats: newStats(),
+		seed:  rand.Uint64(),
+		debug: stdout,
+	}
+	if opts.json {
+		r.debug = stderr // stdout is for the one object
 	}
 	endProgress := r.showProgress(stderr)
 	begin := time.Now()
@@ -85,35 +96,36 @@ func (r *run) all(ctx context.Context) {
 
 // parent makes sessions one after the other. Its children are numbered from firstChild+1.
 func (r *run) parent(ctx context.Context, name string, firstChild int) {
-	for range r.options.iterations {
+	for iteration := range r.options.iterations {
 		if ctx.Err() != nil {
 			return
 		}
 		session := &jar{}
-		if !r.timed(ctx, name, create, session) {
-			continue
+		if r.timed(ctx, name, create, session, nil) {
+			var children sync.WaitGroup
+			for i := range r.options.children {
+				number := firstChild + i + 1
+				random := rand.New(rand.NewPCG(r.seed, uint64(number)<<32|uint64(iteration)))
+				children.Go(func() { r.child(ctx, fmt.Sprintf("%s|child-%d", name, number), session, random) })
+			}
+			children.Wait()
 		}
-		var children sync.WaitGroup
-		for i := range r.options.children {
-			children.Go(func() {
-				r.child(ctx, fmt.Sprintf("%s|child-%d", name, firstChild+i+1), session)
-			})
+		if value, _ := session.get(); value != "" { // also one that was made, but not as it should be
+			r.timed(ctx, name, remove, session, nil)
 		}
-		children.Wait()
-		r.timed(ctx, name, remove, session)
 	}
 }
 
-func (r *run) child(ctx context.Context, name string, session *jar) {
+func (r *run) child(ctx context.Context, name string, session *jar, random *rand.Rand) {
 	for i := range r.options.operations {
 		if i > 0 && !sleep(ctx, r.options.thinkTime) {
 			return
 		}
 		op := refresh
-		if rand.IntN(100) < r.options.updatePercent {
+		if random.IntN(100) < r.options.updatePercent {
 			op = update
 		}
-		r.timed(ctx, name, op, session)
+		r.timed(ctx, name, op, session, random)
 	}
 }
 
@@ -134,7 +146,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (r *run) line(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fmt.Fprintf(r.out, format, args...)
+	fmt.Fprintf(r.debug, format, args...)
 }
 
 // showProgress keeps a line on a terminal up to date until the returned function is called.

@@ -19,19 +19,23 @@ type stats struct {
 	done       int
 }
 
-const maxSamples = 5
+const (
+	maxSamples = 5
+	longest    = 10 * time.Minute // that the histograms can hold, far beyond the time-out of a request
+)
 
 // series are the times of one kind of operation.
 type series struct {
 	count    int
 	mean, m2 float64                 // in ms, by Welford's method
+	max      float64                 // in ms
 	times    *hdrhistogram.Histogram // in µs
 }
 
 func newStats() *stats {
 	s := &stats{operations: map[operation]*series{}, kinds: map[string]int{}}
 	for _, op := range allOperations {
-		s.operations[op] = &series{times: hdrhistogram.New(1, (10 * time.Minute).Microseconds(), 3)}
+		s.operations[op] = &series{times: hdrhistogram.New(1, longest.Microseconds(), 3)}
 	}
 	return s
 }
@@ -58,10 +62,11 @@ func (s *stats) record(op operation, took time.Duration, err error) {
 func (s *series) add(took time.Duration) {
 	ms := float64(took) / float64(time.Millisecond)
 	s.count++
+	s.max = max(s.max, ms)
 	delta := ms - s.mean
 	s.mean += delta / float64(s.count)
 	s.m2 += delta * (ms - s.mean)
-	_ = s.times.RecordValue(max(took.Microseconds(), 1)) // only a value beyond ten minutes is refused
+	_ = s.times.RecordValue(min(max(took.Microseconds(), 1), longest.Microseconds())) // in range, so never refused
 }
 
 func (s *series) deviation() float64 {
@@ -71,9 +76,9 @@ func (s *series) deviation() float64 {
 	return math.Sqrt(s.m2 / float64(s.count-1))
 }
 
-// quantile returns a percentile in ms.
+// quantile returns a percentile in ms. The histogram rounds up in its last digit, but never beyond the maximum.
 func (s *series) quantile(percent float64) float64 {
-	return float64(s.times.ValueAtQuantile(percent)) / 1000
+	return min(float64(s.times.ValueAtQuantile(percent))/1000, s.max)
 }
 
 func (s *stats) progress() (done, failures int) {

@@ -3,210 +3,146 @@ package demo
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
+
+	"klatch/server/problem"
 )
 
-// checkInterval is how often a balancer asks each node whether it is ready.
-const checkInterval = 200 * time.Millisecond
+// sessionCookie has the value <id>~<version>.<route>.
+const sessionCookie = "klatch"
 
-// backend is one node as the balancers see it.
-type backend struct {
-	name  string
-	url   *url.URL
-	ready atomic.Bool
-}
-
-// pool holds the nodes that both balancers share, and knows which of them are ready.
-type pool struct {
-	transport *http.Transport
-	checker   *http.Client
-
-	mu       sync.RWMutex // guards backends
-	backends []*backend
-}
-
-func newPool() *pool {
-	dialer := &net.Dialer{Timeout: 2 * time.Second}
-	return &pool{
-		transport: &http.Transport{
-			DialContext:           dialer.DialContext,
-			MaxIdleConns:          1024,
-			MaxIdleConnsPerHost:   256,
-			IdleConnTimeout:       30 * time.Second,
-			ResponseHeaderTimeout: 90 * time.Second,
-			DisableCompression:    true,
-		},
-		checker: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1}},
-	}
-}
-
-// add puts a node that is ready before the balancers.
-func (p *pool) add(name, app string) error {
-	target, err := url.Parse(app)
-	if err != nil {
-		return err
-	}
-	b := &backend{name: name, url: target}
-	b.ready.Store(true)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.backends = append(p.backends, b)
-	return nil
-}
-
-// check keeps the nodes' readiness up to date until ctx ends.
-func (p *pool) check(ctx context.Context) {
-	tick := time.NewTicker(checkInterval)
-	defer tick.Stop()
-	defer p.checker.CloseIdleConnections()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		p.mu.RLock()
-		backends := p.backends
-		p.mu.RUnlock()
-		var checks sync.WaitGroup
-		for _, b := range backends {
-			checks.Go(func() { b.ready.Store(isReady(ctx, p.checker, b.url.String())) })
-		}
-		checks.Wait()
-	}
-}
-
-func isReady(ctx context.Context, client *http.Client, base string) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return false
-	}
-	response.Body.Close()
-	return response.StatusCode == http.StatusOK
-}
-
-// balancer spreads requests over the pool's nodes.
+// balancer spreads requests over the pool's nodes in turn or, if it is sticky, sends each to the node that its
+// session's route names.
 type balancer struct {
 	pool   *pool
 	sticky bool
-	proxy  *httputil.ReverseProxy
 	turn   atomic.Uint64
 }
 
-func newBalancer(p *pool, sticky bool) *balancer {
-	b := &balancer{pool: p, sticky: sticky}
-	b.proxy = &httputil.ReverseProxy{
+// newBalancer returns a handler that forwards to the nodes of p.
+func newBalancer(p *pool, sticky bool) http.Handler {
+	return &httputil.ReverseProxy{
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetXForwarded() },
-		Transport:    b,
-		ErrorHandler: noNode,
-		ErrorLog:     log.New(discard{}, "", 0), // the answer says what went wrong
+		Transport:    &balancer{pool: p, sticky: sticky},
+		BufferPool:   &buffers{},
+		ErrorHandler: answerFailure,
+		ErrorLog:     log.New(io.Discard, "", 0), // the answer says what went wrong
 	}
-	return b
 }
 
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
-
-// ServeHTTP implements http.Handler.
-func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.proxy.ServeHTTP(w, r) }
-
+// errNoNode means that no node has received the request.
 var errNoNode = errors.New("no node is ready")
 
-// RoundTrip sends the request to one node after the other until one answers. It goes on if the connection was
-// refused, since then nothing was sent; and, if the connection broke later, for safe methods only: the node may
-// have done what was asked.
+// RoundTrip implements http.RoundTripper: it sends the request to one node after the other until one answers.
+// If the connection was refused it goes on, whatever the method, since nothing was sent. If the connection broke
+// later it goes on for safe methods only, since the node may have done what was asked.
 func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
-	err := errNoNode
+	body := &heldBody{ReadCloser: r.Body}
 	for _, node := range b.candidates(r) {
-		r.URL.Scheme, r.URL.Host = node.url.Scheme, node.url.Host
-		var response *http.Response
-		response, err = b.pool.transport.RoundTrip(r)
-		if err == nil {
+		response, err := b.pool.transport.RoundTrip(attempt(r, node, body))
+		switch {
+		case err == nil:
 			return response, nil
-		}
-		refused := isDialError(err)
-		if refused {
-			node.ready.Store(false)
-		}
-		if r.Context().Err() != nil || (!refused && !isSafe(r.Method)) {
+		case r.Context().Err() != nil:
 			return nil, err
+		case isDialError(err):
+			if !isTimeout(err) { // a node that is only slow is left to the checks
+				node.ready.Store(false)
+			}
+		case !isSafe(r.Method) || isTimeout(err) || body.touched.Load():
+			return nil, fmt.Errorf("%s: %w", node.name, err)
 		}
 	}
-	return nil, err
+	return nil, errNoNode
 }
 
-// candidates returns the nodes in the order in which to try them: the session's own first where the balancer
-// is sticky, then the others in turn.
+// attempt returns the request as it goes to one node. Each attempt has a request of its own, since a transport
+// may still look at one that failed.
+func attempt(r *http.Request, node *backend, body *heldBody) *http.Request {
+	out := r.WithContext(r.Context())
+	target := *r.URL
+	target.Scheme, target.Host = node.url.Scheme, node.url.Host
+	out.URL = &target
+	if r.Body != nil {
+		out.Body = body
+	}
+	return out
+}
+
+// candidates returns the ready nodes in the order in which to try them: the session's own first where the
+// balancer is sticky, then the others in turn.
 func (b *balancer) candidates(r *http.Request) []*backend {
-	b.pool.mu.RLock()
-	all := b.pool.backends
-	b.pool.mu.RUnlock()
+	all := b.pool.all()
+	if len(all) == 0 {
+		return nil
+	}
 	route := ""
 	if b.sticky {
 		route = routeOf(r)
 	}
-	start := int(b.turn.Add(1) % uint64(max(len(all), 1)))
+	start := int(b.turn.Add(1) % uint64(len(all)))
 	candidates := make([]*backend, 0, len(all))
 	for i := range all {
 		node := all[(start+i)%len(all)]
-		switch {
-		case !node.ready.Load():
-		case node.name == route && len(candidates) > 0:
-			candidates = append(candidates, candidates[0])
-			candidates[0] = node
-		default:
-			candidates = append(candidates, node)
+		if !node.ready.Load() {
+			continue
+		}
+		candidates = append(candidates, node)
+		if last := len(candidates) - 1; node.name == route {
+			candidates[0], candidates[last] = candidates[last], candidates[0]
 		}
 	}
 	return candidates
 }
 
-// routeOf returns what follows the dot in the session cookie.
+// routeOf returns what follows the last dot in the session cookie.
 func routeOf(r *http.Request) string {
-	cookie, err := r.Cookie("klatch")
+	cookie, err := r.Cookie(sessionCookie)
 	if err != nil {
 		return ""
 	}
-	_, route, _ := strings.Cut(cookie.Value, ".")
-	return route
-}
-
-// isDialError reports whether the connection was never made.
-func isDialError(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED)
-}
-
-func isSafe(method string) bool {
-	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
-}
-
-// noNode answers a request that no node has answered.
-func noNode(w http.ResponseWriter, _ *http.Request, err error) {
-	if errors.Is(err, context.Canceled) {
-		return // the client has left
+	dot := strings.LastIndexByte(cookie.Value, '.')
+	if dot < 0 {
+		return ""
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if errors.Is(err, errNoNode) {
-		w.Header().Set("Retry-After", "1")
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = w.Write([]byte(`{"type":"urn:klatch:error:no-node","title":"No node is ready","status":503,"detail":"All nodes are down or draining. Start one: klatch demo add."}` + "\n"))
-		return
-	}
-	w.WriteHeader(http.StatusBadGateway)
-	_, _ = w.Write([]byte(`{"type":"urn:klatch:error:node-lost","title":"The node was lost","status":502,"detail":"The connection to the node broke after the request was sent. It may have been carried out: read the session to see."}` + "\n"))
+	return cookie.Value[dot+1:]
 }
+
+// answerFailure answers a request that no node has answered.
+func answerFailure(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
+		panic(http.ErrAbortHandler) // the client has left: end its connection without an answer
+	case errors.Is(err, errNoNode):
+		problem.Problem{
+			Name: "no-node", Status: http.StatusServiceUnavailable, Title: "No node is ready", RetryAfter: 1,
+			Detail: "All nodes are down or draining; nothing was done. Start one: klatch demo add.",
+		}.Write(w)
+	default:
+		problem.Problem{
+			Name: "node-lost", Status: http.StatusBadGateway, Title: "The node was lost",
+			Detail: "The connection to the node broke after the request was sent. It may have been carried out: read the session to see.",
+		}.Write(w)
+	}
+}
+
+// buffers lends ReverseProxy what it copies answers with; it would make 32 KiB anew for each.
+type buffers struct{ free sync.Pool }
+
+const bufferSize = 16 << 10
+
+func (b *buffers) Get() []byte {
+	if p, ok := b.free.Get().(*[bufferSize]byte); ok {
+		return p[:]
+	}
+	return make([]byte, bufferSize)
+}
+
+func (b *buffers) Put(p []byte) { b.free.Put((*[bufferSize]byte)(p)) }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"syscall"
 )
 
 // parentEnv tells a child which of its file descriptors only the parent holds open at the other end.
@@ -25,11 +26,14 @@ func WatchParent(getenv func(string) string, onGone func()) error {
 	if err != nil {
 		return fmt.Errorf("%s is %q, not a file descriptor: unset it", parentEnv, text)
 	}
-	pipe := os.NewFile(uintptr(fd), "parent")
-	if pipe == nil {
-		return fmt.Errorf("%s names file descriptor %d, which is not open: unset it", parentEnv, fd)
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(int(fd), &stat); err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFIFO {
+		return fmt.Errorf("%s names file descriptor %d, which is not a pipe: unset it", parentEnv, fd)
 	}
-	go func() { // ends with the process
+	syscall.CloseOnExec(int(fd))
+	pipe := os.NewFile(uintptr(fd), "parent")
+	go func() { // ends with the parent
+		defer pipe.Close()
 		_, _ = io.Copy(io.Discard, pipe)
 		onGone()
 	}()
