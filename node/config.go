@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"strconv"
 	"time"
 
 	"klatch/session"
@@ -58,10 +59,18 @@ func (c *Config) Validate() error {
 	if !nodeName.MatchString(c.Name) {
 		return fmt.Errorf("%w: name %q: use 1 to 32 of a-z, 0-9 and - (--name n1)", ErrConfig, c.Name)
 	}
-	for key, address := range c.listeners() {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			return fmt.Errorf("%w: %s %q is not host:port, such as 127.0.0.1:7070", ErrConfig, key, address)
+	if c.Cluster == "" {
+		return fmt.Errorf("%w: cluster needs a name (default: klatch)", ErrConfig)
+	}
+	taken := map[string]string{}
+	for _, l := range c.listeners() {
+		_, port, err := net.SplitHostPort(l.address)
+		if number, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil {
+			return fmt.Errorf("%w: %s %q is not host:port with a port from 0 to 65535, such as 127.0.0.1:7070", ErrConfig, l.key, l.address)
+		} else if other := taken[l.address]; other != "" && number != 0 {
+			return fmt.Errorf("%w: %s and %s are both %s: give each its own", ErrConfig, other, l.key, l.address)
 		}
+		taken[l.address] = l.key
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return fmt.Errorf("%w: tls-cert and tls-key belong together", ErrConfig)
@@ -70,8 +79,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("%w: session.max-bytes %d: use 1024 to %d", ErrConfig, c.Session.MaxBytes, 16<<20)
 	}
 	for key, limit := range map[string]time.Duration{"session.idle": c.Session.Idle, "session.absolute": c.Session.Absolute} {
-		if limit != session.Never && limit < time.Second {
-			return fmt.Errorf("%w: %s %s: use at least 1s, or never", ErrConfig, key, limit)
+		if err := session.CheckLimit(key, limit); err != nil {
+			return fmt.Errorf("%w: %w", ErrConfig, err)
 		}
 	}
 	if c.Near.MaxAge < time.Second {
@@ -86,11 +95,18 @@ func (c *Config) Validate() error {
 	return c.checkExposure()
 }
 
-// listeners returns the addresses that this node binds, by key.
-func (c *Config) listeners() map[string]string {
-	all := map[string]string{"http": c.HTTP, "admin": c.Admin, "gossip": c.Gossip}
+// binding is an address that a node binds, and its configuration key.
+type binding struct{ key, address string }
+
+// listeners returns the TCP addresses that this node binds.
+func (c *Config) listeners() []binding {
+	return append(c.httpListeners(), binding{"gossip", c.Gossip})
+}
+
+func (c *Config) httpListeners() []binding {
+	all := []binding{{"http", c.HTTP}, {"admin", c.Admin}}
 	if c.App != "" {
-		all["app"] = c.App
+		all = append(all, binding{"app", c.App})
 	}
 	return all
 }
@@ -100,8 +116,8 @@ func (c *Config) checkExposure() error {
 	if c.Insecure {
 		return nil
 	}
-	for _, l := range []struct{ key, address string }{{"http", c.HTTP}, {"admin", c.Admin}, {"app", c.App}} {
-		if missing := c.missingForHTTP(l.key); l.address != "" && !isLoopback(l.address) && missing != "" {
+	for _, l := range c.httpListeners() {
+		if missing := c.missingForHTTP(l.key); !isLoopback(l.address) && missing != "" {
 			return fmt.Errorf("%w: %s %s is reachable from other machines and lacks %s: set it, listen on 127.0.0.1, or accept the risk with --insecure", ErrConfig, l.key, l.address, missing)
 		}
 	}

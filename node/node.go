@@ -132,10 +132,7 @@ func (n *Node) bind() error {
 	if err != nil {
 		return err
 	}
-	for _, l := range []struct{ key, address string }{{"http", n.config.HTTP}, {"admin", n.config.Admin}, {"app", n.config.App}} {
-		if l.address == "" {
-			continue
-		}
+	for _, l := range n.config.httpListeners() {
 		bound, err := listen(l.key, l.address, tlsConfig, n.logger)
 		if err != nil {
 			return err
@@ -211,7 +208,10 @@ func (n *Node) Run(ctx context.Context) error {
 	n.cluster.SetState(proto.Draining)
 	if wish.waitForBalancers && n.config.DrainGrace > 0 {
 		n.logger.Info("draining: not ready any more, serving on until balancers have noticed", zap.Duration("grace", n.config.DrainGrace))
-		time.Sleep(n.config.DrainGrace)
+		select {
+		case <-time.After(n.config.DrainGrace):
+		case <-n.leaving: // asked again: do not wait longer
+		}
 	}
 	return n.stop(context.WithoutCancel(ctx))
 }
@@ -227,9 +227,7 @@ func (n *Node) stop(ctx context.Context) error {
 		}
 		n.serving.Wait()
 		if n.cluster != nil {
-			if err := n.cluster.Leave(ctx); err != nil { // the others find out by themselves
-				n.logger.Warn("left the cluster", zap.Error(err))
-			}
+			n.leave()
 		}
 		if n.sessions != nil {
 			n.sessions.Close()
@@ -242,6 +240,18 @@ func (n *Node) stop(ctx context.Context) error {
 		}
 	})
 	return n.stopped
+}
+
+// leaveTimeout bounds the farewell. It is not part of what requests under way may use up: without a farewell the
+// others would take this node for dead.
+const leaveTimeout = 5 * time.Second
+
+func (n *Node) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	if err := n.cluster.Leave(ctx); err != nil {
+		n.logger.Info("left the cluster; members that have not heard it find out by themselves", zap.Error(err))
+	}
 }
 
 func (n *Node) setState(s proto.NodeState) { n.state.Store(uint32(s)) }

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 func valid() Config {
 	return Config{
-		Name: "n1", HTTP: "127.0.0.1:0", Admin: "127.0.0.1:0", App: "127.0.0.1:0", Gossip: "127.0.0.1:0", Store: "memory:",
+		Name: "n1", HTTP: "127.0.0.1:0", Admin: "127.0.0.1:0", App: "127.0.0.1:0", Gossip: "127.0.0.1:0", Store: "memory:", Cluster: "test",
 		Session: SessionConfig{Idle: time.Minute, Absolute: session.Never, Conflict: session.Merge, MaxBytes: 1 << 20},
 		Near:    NearConfig{MaxBytes: 1 << 20, MaxAge: time.Minute},
 	}
@@ -53,7 +53,7 @@ func TestExposureBeyondLoopbackIsRefusedUnlessProtectedOrWaived(t *testing.T) {
 		"app with TLS":        {change: func(c *Config) { c.App, c.TLSCert, c.TLSKey = "0.0.0.0:1", "c", "k" }},
 		"gossip":              {change: func(c *Config) { c.Gossip = "10.0.0.1:1" }, lacks: "--gossip-key-file"},
 		"gossip with a key":   {change: func(c *Config) { c.Gossip, c.GossipKeyFile = "10.0.0.1:1", "k" }},
-		"waived":              {change: func(c *Config) { c.HTTP, c.Gossip, c.Insecure = "0.0.0.0:1", "0.0.0.0:1", true }},
+		"waived":              {change: func(c *Config) { c.HTTP, c.Gossip, c.Insecure = "0.0.0.0:1", "0.0.0.0:2", true }},
 	} {
 		config := valid()
 		c.change(&config)

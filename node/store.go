@@ -34,8 +34,8 @@ func openStore(ctx context.Context, storeURL string, now func() time.Time, logge
 		return memory.New(memory.Options{Now: now}), nil
 	case "sqlite":
 		path := strings.TrimPrefix(rest, "//")
-		if path == "" {
-			return nil, fmt.Errorf("%w: store %q names no file: use sqlite:PATH, such as sqlite:klatch-data/klatch.db", ErrConfig, storeURL)
+		if path == "" || strings.ContainsAny(path, "?#") {
+			return nil, fmt.Errorf("%w: store %q is not sqlite:PATH, such as sqlite:klatch-data/klatch.db, and takes no parameters", ErrConfig, redactURL(storeURL))
 		}
 		opened, err := sqlite.Open(ctx, sqlite.Options{Path: path, Now: now, Logger: logger})
 		if err != nil {

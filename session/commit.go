@@ -14,11 +14,12 @@ import (
 
 // CommitOptions are the conditions of a commit.
 type CommitOptions struct {
-	// IfMatch is the version that the content must have; zero for any. Load with LoadOptions.After set to
-	// it, so that an old copy does not fail the condition.
+	// IfMatch is the version that the content must have; zero for any.
 	IfMatch proto.Version
 	// Conflict overrides the manager's setting.
 	Conflict Conflict
+	// Passive saves do not extend the session.
+	Passive bool
 }
 
 const (
@@ -36,7 +37,7 @@ func (m *Manager) Commit(ctx context.Context, s *Session, opts CommitOptions) er
 	if s.base != nil && len(s.changes) == 0 && opts.IfMatch == 0 {
 		return nil
 	}
-	saved, err := m.revise(ctx, s, func(next *proto.Session) (bool, error) {
+	saved, err := m.revise(ctx, s, opts.Passive, func(next *proto.Session) (bool, error) {
 		return m.merge(s, s.record, next, opts)
 	})
 	if err != nil {
@@ -53,7 +54,7 @@ func (m *Manager) Update(ctx context.Context, id string, load LoadOptions, opts 
 	if err != nil {
 		return nil, err
 	}
-	saved, err := m.revise(ctx, loaded, func(next *proto.Session) (bool, error) {
+	saved, err := m.revise(ctx, loaded, opts.Passive, func(next *proto.Session) (bool, error) {
 		attempt := &Session{id: id, record: next, base: loaded.base}
 		if err := change(attempt); err != nil {
 			return false, err
@@ -100,20 +101,28 @@ func (m *Manager) permit(s *Session, loaded, newest *proto.Session, opts CommitO
 // revise replaces the record that s is a view of by what mutate makes of a private copy, if it is still that
 // revision; if not, it begins again on the newest one. When mutate reports no change, nothing is written and
 // the copy that it looked at is returned. A session that was only started is always written.
-func (m *Manager) revise(ctx context.Context, s *Session, mutate func(next *proto.Session) (changed bool, err error)) (*near.Copy[*revision], error) {
+//
+// A write is decided by the store's CAS, but that there is nothing to write, or a conflict, must not be decided
+// on a copy that may be old: these are looked at again on what the store has now.
+func (m *Manager) revise(ctx context.Context, s *Session, passive bool, mutate func(next *proto.Session) (changed bool, err error)) (*near.Copy[*revision], error) {
 	key, base, record := m.key(s.id), s.base, s.record
 	for attempt := 0; ; attempt++ {
 		next := record.Clone()
 		changed, err := mutate(next)
-		if err != nil || (!changed && base != nil) {
-			return base, err
-		}
-		saved, err := m.save(ctx, key, base, next)
-		if !errors.Is(err, store.ErrConflict) {
-			return saved, err
-		}
-		if err := backOff(ctx, attempt); err != nil {
-			return nil, fmt.Errorf("%w: gave up after losing to %d other writers: %w", store.ErrUnavailable, attempt+1, err)
+		fresh := base == nil || attempt > 0
+		switch {
+		case err != nil && (fresh || !errors.Is(err, ErrConflict)):
+			return nil, err
+		case err == nil && !changed && base != nil && fresh:
+			return base, nil
+		case err == nil && (changed || base == nil):
+			saved, err := m.save(ctx, key, base, next, passive)
+			if !errors.Is(err, store.ErrConflict) {
+				return saved, err
+			}
+			if err := backOff(ctx, attempt); err != nil {
+				return nil, fmt.Errorf("%w: gave up after losing to %d other writers: %w", store.ErrUnavailable, attempt+1, err)
+			}
 		}
 		base, err = m.get(ctx, key, m.latest())
 		if errors.Is(err, ErrNotFound) {

@@ -51,7 +51,7 @@ func (m *Manager) Start(draft Draft) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := m.opts.Now()
+	now := m.opts.Now().Truncate(time.Millisecond) // as the record keeps it
 	record := &proto.Session{
 		Created:    now,
 		LastAccess: now,
@@ -71,22 +71,39 @@ func limit(name string, asked, fallback time.Duration) (time.Duration, error) {
 	if asked == 0 {
 		asked = fallback
 	}
-	switch {
-	case asked == Never:
+	if asked == Never {
 		return 0, nil
-	case asked < time.Second:
-		return 0, fmt.Errorf("%w: %s limit of %s: use at least 1s, or never", ErrInvalid, name, asked)
-	default:
-		return asked, nil
 	}
+	return asked, CheckLimit(name, asked)
+}
+
+// maxLimit is the longest limit of a session; beyond it, say never.
+const maxLimit = 100 * 365 * 24 * time.Hour
+
+// CheckLimit refuses, with ErrInvalid, what no idle or absolute limit can be. name is what the message calls it.
+func CheckLimit(name string, limit time.Duration) error {
+	if limit != Never && (limit < time.Second || limit > maxLimit) {
+		return fmt.Errorf("%w: %s limit of %s: use 1s to %s, or never", ErrInvalid, name, limit, maxLimit)
+	}
+	return nil
+}
+
+// later returns the later of two times: a node whose clock is behind must not take an access back.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // save stamps record as this node's change of the content and writes it over base, or as a new record where
 // base is nil.
-func (m *Manager) save(ctx context.Context, key proto.Key, base *near.Copy[*revision], record *proto.Session) (*near.Copy[*revision], error) {
+func (m *Manager) save(ctx context.Context, key proto.Key, base *near.Copy[*revision], record *proto.Session, passive bool) (*near.Copy[*revision], error) {
 	record.Stamp(m.opts.Clock.Next(record.Version), m.opts.Writer)
 	record.Changed = record.Version
-	record.LastAccess = m.opts.Now()
+	if !passive {
+		record.LastAccess = later(record.LastAccess, m.opts.Now())
+	}
 	record.Route = m.opts.Node
 	return m.write(ctx, key, base, record, nil)
 }

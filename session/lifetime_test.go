@@ -2,7 +2,11 @@ package session
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"klatch/store"
+	"klatch/store/near"
 )
 
 func TestTheIdleLimitIsNeverEarlyAndAtMostATenthLate(t *testing.T) {
@@ -61,12 +65,36 @@ func TestATouchMovesNoVersionThatClientsSee(t *testing.T) {
 		s := n.create(0, map[string]string{"x": "0"})
 		stale := n.load(1, s.ID())
 		time.Sleep(2 * time.Second)
-		if touched := n.load(0, s.ID()); touched.Version() != s.Version() || !touched.LastAccess().After(s.Created()) {
+		n.load(0, s.ID())
+		synctest.Wait()
+		if touched := n.load(2, s.ID()); touched.Version() != s.Version() || !touched.LastAccess().After(s.Created()) {
 			t.Errorf("version %d, last access %s after a touch", touched.Version(), touched.LastAccess())
 		}
 		stale.Set("x", Bytes([]byte("1")))
 		if err := n.all[1].Commit(t.Context(), stale, CommitOptions{IfMatch: s.Version()}); err != nil {
 			t.Errorf("a touch broke a condition: %v", err)
+		}
+	})
+}
+
+func TestAReadDoesNotWaitForItsTouch(t *testing.T) {
+	onVirtualTime(t, func(o *Options) { o.Idle = 10 * time.Second }, func(t *testing.T, n *nodes) {
+		id := n.create(0, nil).ID()
+		blocked := make(chan struct{})
+		n.store.hook(func(apply func() (store.CAS, error)) (store.CAS, error) {
+			<-blocked
+			return apply()
+		})
+		time.Sleep(2 * time.Second)
+		begin := time.Now()
+		n.load(0, id)
+		if waited := time.Since(begin); waited > 0 {
+			t.Errorf("the read waited %s", waited)
+		}
+		close(blocked)
+		synctest.Wait()
+		if got, err := n.all[1].Load(t.Context(), id, LoadOptions{Level: near.Latest, Passive: true}); err != nil || !got.LastAccess().Equal(begin) {
+			t.Errorf("the access at %s is not recorded: %v, %v", begin, got.LastAccess(), err)
 		}
 	})
 }

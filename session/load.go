@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"time"
 
 	"klatch/proto"
 	"klatch/store"
@@ -32,9 +31,7 @@ func (m *Manager) Load(ctx context.Context, id string, opts LoadOptions) (*Sessi
 		return nil, err
 	}
 	if !opts.Passive {
-		if copy, err = m.touch(ctx, key, copy, now); err != nil {
-			return nil, err
-		}
+		m.touch(key, copy, now)
 	}
 	return view(id, copy), nil
 }
@@ -49,6 +46,30 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 		return nil
 	}
 	return err
+}
+
+// DeleteIfMatch ends a session whose content is at that version, and refuses any other with a ConflictError.
+func (m *Manager) DeleteIfMatch(ctx context.Context, id string, version proto.Version) error {
+	if !ValidID(id) {
+		return ErrNotFound
+	}
+	for {
+		copy, err := m.get(ctx, m.key(id), m.latest())
+		if err != nil {
+			return err
+		}
+		if current := copy.Value.record.Changed; current != version {
+			return &ConflictError{Current: current, Precondition: true}
+		}
+		err = m.near.Delete(ctx, m.key(id), copy.CAS)
+		switch {
+		case errors.Is(err, store.ErrConflict): // perhaps by a touch, which leaves the content as it is
+		case errors.Is(err, store.ErrNotFound):
+			return ErrNotFound
+		default:
+			return err
+		}
+	}
 }
 
 // get returns a revision that meets want and was alive when the reader arrived.
@@ -80,37 +101,4 @@ func (m *Manager) get(ctx context.Context, key proto.Key, want near.Want) (*near
 // latest asks the store, now.
 func (m *Manager) latest() near.Want {
 	return near.Want{Level: near.Latest, Arrived: m.opts.Now()}
-}
-
-// touch records an access at now if it is due, and returns the newest copy it knows of. If another writer came
-// first, it looks again: unless that one recorded an access as well, it repeats. An access that cannot be
-// recorded because the store fails is left to the next read.
-func (m *Manager) touch(ctx context.Context, key proto.Key, copy *near.Copy[*revision], now time.Time) (*near.Copy[*revision], error) {
-	for {
-		unclaim, due := copy.Value.claimTouch(now)
-		if !due {
-			return copy, nil
-		}
-		next := copy.Value.record.Clone()
-		next.Stamp(m.opts.Clock.Next(next.Version), m.opts.Writer)
-		next.LastAccess = now
-		touched, err := m.write(ctx, key, copy, next, proto.Touched{Key: key, LastAccess: now})
-		switch {
-		case err == nil:
-			return touched, nil
-		case errors.Is(err, ErrGone):
-			return nil, ErrNotFound
-		case !errors.Is(err, store.ErrConflict):
-			unclaim()
-			return copy, nil
-		}
-		newest, err := m.get(ctx, key, m.latest())
-		switch {
-		case errors.Is(err, ErrNotFound):
-			return nil, err
-		case err != nil:
-			return copy, nil
-		}
-		copy = newest
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"klatch/internal/task"
 	"klatch/proto"
 	"klatch/store"
 	"klatch/store/near"
@@ -71,6 +72,9 @@ func ParseConflict(s string) (Conflict, error) {
 type Manager struct {
 	opts Options
 	near *near.Cache[*revision]
+
+	touching chan struct{} // a place for each access that is recorded in the background
+	tasks    task.Group    // these
 }
 
 // New returns a manager. Close ends it.
@@ -102,7 +106,7 @@ func New(opts Options) (*Manager, error) {
 	if opts.Rand == nil {
 		opts.Rand = rand.Reader
 	}
-	m := &Manager{opts: opts}
+	m := &Manager{opts: opts, touching: make(chan struct{}, maxTouches)}
 	cache, err := near.New(near.Options[*revision]{
 		Store:    opts.Store,
 		Decode:   m.decode,
@@ -118,8 +122,11 @@ func New(opts Options) (*Manager, error) {
 	return m, nil
 }
 
-// Close ends the manager's reads and waits for them.
-func (m *Manager) Close() { m.near.Close() }
+// Close waits until the accesses under way are recorded, and ends the manager's reads.
+func (m *Manager) Close() {
+	m.tasks.Close()
+	m.near.Close()
+}
 
 // MaxBytes returns the size limit of one stored session.
 func (m *Manager) MaxBytes() int { return m.opts.MaxBytes }

@@ -32,6 +32,10 @@ type MiddlewareOptions struct {
 	OnLate func(*http.Request)
 }
 
+// maxCookies is how many session cookies of one request are looked at. A browser sends more than one where a
+// site has set them for several paths or domains; each may cost a read of the store.
+const maxCookies = 4
+
 // Middleware gives each request its session, by cookie, and saves it before the first byte of the answer
 // leaves. A save that fails makes an error page alone: nothing that the handler wrote reaches the client.
 // If nothing changed, nothing is written. If the handler panics, nothing is saved.
@@ -68,10 +72,14 @@ func (m *Manager) Middleware(opts MiddlewareOptions) func(http.Handler) http.Han
 // current loads the session that the request's cookie names.
 func (m *Manager) current(r *http.Request, opts MiddlewareOptions) (*Current, error) {
 	c := &Current{manager: m}
+	looked := 0
 	for _, cookie := range r.CookiesNamed(opts.CookieName) {
 		token, ok := ParseToken(cookie.Value)
 		if !ok {
 			continue
+		}
+		if looked++; looked > maxCookies {
+			break
 		}
 		s, err := m.Load(r.Context(), token.ID, LoadOptions{Level: opts.Level, After: token.Version})
 		switch {

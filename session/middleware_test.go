@@ -140,8 +140,7 @@ func TestAFailedSaveIsAnErrorPageAlone(t *testing.T) {
 		}
 	})
 	token := s.session(t).Token()
-	down := func() error { return store.ErrUnavailable }
-	s.nodes.store.beforePut.Store(&down)
+	s.nodes.store.hook(func(func() (store.CAS, error)) (store.CAS, error) { return 0, store.ErrUnavailable })
 	response, body := s.get(t, token.String())
 	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
 		t.Errorf("status %d, headers %v", response.StatusCode, response.Header)

@@ -22,13 +22,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// countingStore is a real store that counts its verbs and can be told to lose answers.
+// countingStore is a real store that counts its verbs and can be told to lose requests and answers.
 type countingStore struct {
 	*memory.Store
 	gets, puts atomic.Int64 // puts that were applied
-	afterPut   atomic.Pointer[func(key proto.Key, cas store.CAS, err error) (store.CAS, error)]
-	beforePut  atomic.Pointer[func() error]
+	onPut      atomic.Pointer[putHook]
 }
+
+// putHook stands between a manager and the store; apply carries the write out.
+type putHook func(apply func() (store.CAS, error)) (store.CAS, error)
 
 func (s *countingStore) Get(ctx context.Context, key proto.Key) (store.Record, error) {
 	s.gets.Add(1)
@@ -36,20 +38,20 @@ func (s *countingStore) Get(ctx context.Context, key proto.Key) (store.Record, e
 }
 
 func (s *countingStore) Put(ctx context.Context, key proto.Key, value []byte, opts store.PutOptions) (store.CAS, error) {
-	if before := s.beforePut.Load(); before != nil {
-		if err := (*before)(); err != nil {
-			return 0, err
+	apply := func() (store.CAS, error) {
+		cas, err := s.Store.Put(context.WithoutCancel(ctx), key, value, opts)
+		if err == nil {
+			s.puts.Add(1)
 		}
+		return cas, err
 	}
-	cas, err := s.Store.Put(ctx, key, value, opts)
-	if err == nil {
-		s.puts.Add(1)
+	if hook := s.onPut.Load(); hook != nil {
+		return (*hook)(apply)
 	}
-	if after := s.afterPut.Load(); after != nil {
-		return (*after)(key, cas, err)
-	}
-	return cas, err
+	return apply()
 }
+
+func (s *countingStore) hook(hook putHook) { s.onPut.Store(&hook) }
 
 // nodes are three managers on one store. News between them can be cut.
 type nodes struct {
@@ -290,24 +292,17 @@ func TestConcurrentIncrementsOnThreeNodesAreAllCounted(t *testing.T) {
 				id := n.create(0, map[string]string{"n": "0"}).ID()
 				var calls atomic.Int64
 				lost := fmt.Errorf("%w: the answer was lost", store.ErrAmbiguous)
-				switch answers {
-				case "some are lost after the write":
-					after := func(_ proto.Key, cas store.CAS, err error) (store.CAS, error) {
-						if calls.Add(1)%3 == 0 {
-							return 0, lost
-						}
-						return cas, err
+				n.store.hook(func(apply func() (store.CAS, error)) (store.CAS, error) {
+					lose := answers != "all arrive" && calls.Add(1)%3 == 0
+					if lose && answers == "some requests are lost" {
+						return 0, lost
 					}
-					n.store.afterPut.Store(&after)
-				case "some requests are lost":
-					before := func() error {
-						if calls.Add(1)%3 == 0 {
-							return lost
-						}
-						return nil
+					cas, err := apply()
+					if lose {
+						return 0, lost
 					}
-					n.store.beforePut.Store(&before)
-				}
+					return cas, err
+				})
 				var acknowledged, unknown atomic.Int64
 				var writers sync.WaitGroup
 				for i := range 12 {
@@ -350,18 +345,17 @@ func TestAnOutcomeThatTooManyWritesHaveBuriedIsCalledUnknown(t *testing.T) {
 		s := n.create(0, map[string]string{"n": "0"})
 		busy := n.all[1]
 		var overtaken atomic.Bool
-		before := func() error {
+		n.store.hook(func(apply func() (store.CAS, error)) (store.CAS, error) {
 			if !overtaken.CompareAndSwap(false, true) {
-				return nil
+				return apply()
 			}
 			for range proto.MaxWrites + 1 {
 				if _, err := busy.Update(t.Context(), s.ID(), LoadOptions{}, CommitOptions{}, increment); err != nil {
 					t.Error(err)
 				}
 			}
-			return store.ErrAmbiguous
-		}
-		n.store.beforePut.Store(&before)
+			return 0, store.ErrAmbiguous
+		})
 		s.Set("x", Bytes([]byte("1")))
 		if err := n.all[0].Commit(t.Context(), s, CommitOptions{}); !errors.Is(err, ErrOutcomeUnknown) {
 			t.Errorf("error %v, want ErrOutcomeUnknown", err)

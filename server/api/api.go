@@ -4,6 +4,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -104,6 +105,9 @@ func (a *API) front(served ...resources) http.Handler {
 	return a.WithHealth(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
+		// A body that trickles in must not hold a connection for ever. Where the connection has no deadlines, the
+		// request ends with the connection.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTimeout))
 		inner.ServeHTTP(w, r.WithContext(ctx))
 	}))
 }
@@ -114,6 +118,10 @@ func (a *API) WithHealth(next http.Handler) http.Handler {
 	health := a.healthResources()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Klatch-Node", a.Node.Name())
+		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+			problem.MalformedQuery(err).Write(w) // net/http would drop the malformed part in silence
+			return
+		}
 		if methods, ok := health[r.URL.Path]; ok {
 			methods.ServeHTTP(w, r)
 			return

@@ -244,7 +244,7 @@ func TestIfMatch(t *testing.T) {
 	path, created := r.create(`{"attributes":{"x":0}}`)
 	first := created.header.Get("ETag")
 	second := r.expect(http.StatusOK, http.MethodPatch, path, `{"x":1}`, "If-Match: "+first).header.Get("ETag")
-	for _, condition := range []string{first, `"1"`, `"9223372036854775807"`, `"abc"`, `abc`, `W/` + second} {
+	for _, condition := range []string{first, `"1"`, `"9223372036854775807"`, `"abc"`, `W/` + second, `"0` + second[1:]} {
 		for _, method := range []string{http.MethodPatch, http.MethodPut} {
 			a := r.expectProblem(http.StatusPreconditionFailed, "precondition-failed", method, path, `{"x":2}`, "If-Match: "+condition)
 			if `"`+fmt.Sprint(a.body["currentVersion"])+`"` != second {
@@ -253,7 +253,15 @@ func TestIfMatch(t *testing.T) {
 		}
 	}
 	r.expect(http.StatusOK, http.MethodPut, path, `{"x":2}`, "If-Match: *")
-	r.expectProblem(http.StatusBadRequest, "bad-request", http.MethodPatch, path, `{"x":2}`, `If-Match: "1", "2"`)
+	for _, malformed := range []string{`"1", "2"`, "1", `"1`, " "} {
+		for _, method := range []string{http.MethodPatch, http.MethodPut, http.MethodDelete} {
+			r.expectProblem(http.StatusBadRequest, "bad-request", method, path, `{"x":2}`, "If-Match: "+malformed)
+		}
+	}
+	r.expectProblem(http.StatusPreconditionFailed, "precondition-failed", http.MethodDelete, path, "", "If-Match: "+second)
+	current := r.expect(http.StatusOK, http.MethodGet, path, "").header.Get("ETag")
+	r.expect(http.StatusNoContent, http.MethodDelete, path, "", "If-Match: "+current)
+	r.expectProblem(http.StatusNotFound, "session-gone", http.MethodDelete, path, "", "If-Match: "+current)
 }
 
 func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
@@ -270,6 +278,13 @@ func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
 		{400, "bad-request", "POST", "/v1/sessions", `{`, ""},
 		{400, "bad-request", "POST", "/v1/sessions", `{} {}`, ""},
 		{400, "bad-request", "POST", "/v1/sessions", `[]`, ""},
+		{400, "bad-request", "POST", "/v1/sessions", `null`, ""},
+		{400, "bad-request", "POST", "/v1/sessions", `{"idle":1e-10}`, ""},
+		{400, "bad-request", "POST", "/v1/sessions", `{"idle":"2400000h"}`, ""},
+		{400, "bad-request", "POST", "/v1/sessions", `{"absolute":"2562047h"}`, ""},
+		{400, "bad-request", "POST", "/v1/sessions", `{"attributes":{"\ud800":1,"\ud801":2}}`, ""},
+		{400, "bad-request", "POST", "/v1/sessions?idle=5m", `{}`, ""},
+		{400, "bad-request", "PATCH", path, `{"v":` + strings.Repeat(`{"a":`, 70) + `1` + strings.Repeat(`}`, 70) + `}`, ""},
 		{400, "bad-request", "POST", "/v1/sessions", `{"attributes":[1]}`, ""},
 		{400, "bad-request", "POST", "/v1/sessions", `{"idel":"5m"}`, ""},
 		{400, "bad-request", "POST", "/v1/sessions", `{"idle":"soon"}`, ""},
@@ -286,6 +301,9 @@ func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
 		{400, "bad-request", "PUT", path + "?conflict=maybe", `{}`, ""},
 		{400, "bad-request", "GET", path + "?consistency=eventual", ``, ""},
 		{400, "bad-request", "GET", path + "?passive=perhaps", ``, ""},
+		{400, "bad-request", "GET", path + "?consistencey=latest", ``, ""},
+		{400, "bad-request", "GET", path + "?consistency=latest;x", ``, ""},
+		{400, "bad-request", "GET", path + "?conflict=strict", ``, ""},
 		{400, "bad-request", "GET", path, ``, "Klatch-After: yesterday"},
 		{404, "session-gone", "GET", "/v1/sessions/short", ``, ""},
 		{404, "session-gone", "GET", "/v1/sessions/" + strings.Repeat("a", 27), ``, ""},
@@ -314,6 +332,17 @@ func TestKlatchAfterBelowTheTruthIsHarmless(t *testing.T) {
 	path, created := r.create(`{}`)
 	for _, after := range []string{"0", "1", created.body["version"].(string), "9223372036854775807"} {
 		r.expect(http.StatusOK, http.MethodGet, path, "", "Klatch-After: "+after)
+	}
+}
+
+func TestAPassiveChangeDoesNotExtendTheSession(t *testing.T) {
+	r := newRig(t, nil)
+	path, created := r.create(`{}`)
+	for _, c := range []struct{ method, query string }{{http.MethodPatch, "?passive"}, {http.MethodPut, "?passive=true"}} {
+		got := r.expect(http.StatusOK, c.method, path+c.query, `{"x":"`+c.method+`"}`)
+		if got.body["lastAccess"] != created.body["lastAccess"] {
+			t.Errorf("%s moved lastAccess from %v to %v", c.method, created.body["lastAccess"], got.body["lastAccess"])
+		}
 	}
 }
 

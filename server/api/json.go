@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -45,11 +46,18 @@ func (a *API) readJSON(w http.ResponseWriter, r *http.Request, v any) bool {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
 	if err != nil {
 		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		switch {
+		case errors.As(err, &tooLarge):
 			problem.BodyTooLarge(limit).Write(w)
-		} else {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			problem.BodyTooSlow(requestTimeout).Write(w)
+		default:
 			problem.BadRequest("The body could not be read: %v.", err).Write(w)
 		}
+		return false
+	}
+	if first := bytes.TrimSpace(body); len(first) > 0 && first[0] != '{' {
+		problem.BadRequest("The body must be a JSON object.").Write(w)
 		return false
 	}
 	if err := decodeJSON(body, v); err != nil {
@@ -121,13 +129,13 @@ func (d *duration) UnmarshalJSON(text []byte) error {
 		*d = duration(session.Never)
 		return nil
 	case json.Unmarshal(text, &word) == nil:
-		if parsed, err := time.ParseDuration(word); err == nil && parsed > 0 {
+		if parsed, err := time.ParseDuration(word); err == nil && parsed >= time.Nanosecond {
 			*d = duration(parsed)
 			return nil
 		}
 	case json.Unmarshal(text, &seconds) == nil:
-		const longest = 1e9 // seconds: 31 years
-		if seconds > 0 && seconds <= longest {
+		const shortest, longest = 1e-9, 1e9 // a nanosecond to 31 years
+		if seconds >= shortest && seconds <= longest {
 			*d = duration(seconds * float64(time.Second))
 			return nil
 		}

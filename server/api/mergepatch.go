@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 
 	"klatch/proto"
 	"klatch/session"
@@ -10,6 +11,15 @@ import (
 
 // mergePatch is a JSON merge patch (RFC 7396) of a session's attributes.
 type mergePatch map[string]json.RawMessage
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *mergePatch) UnmarshalJSON(text []byte) error {
+	return unmarshalNamed(text, (*map[string]json.RawMessage)(p))
+}
+
+// maxPatchDepth bounds objects in objects of a patch. Each level reads again what is below it, so without a bound
+// one small request could keep a node busy for long.
+const maxPatchDepth = 64
 
 // applyTo patches the attributes of s: null removes one, an object is merged into an object, anything else
 // replaces.
@@ -23,7 +33,7 @@ func (p mergePatch) applyTo(s *session.Session) error {
 		if old, ok := s.Get(name); ok && old.Kind == proto.JSON {
 			target = old.Data
 		}
-		merged, err := merge(target, patch)
+		merged, err := merge(target, patch, maxPatchDepth)
 		if err != nil {
 			return err
 		}
@@ -33,10 +43,13 @@ func (p mergePatch) applyTo(s *session.Session) error {
 }
 
 // merge is the algorithm of RFC 7396, section 2, on texts, so that numbers stay as they were written. A nil
-// target stands for a value that is not there.
-func merge(target, patch json.RawMessage) (json.RawMessage, error) {
+// target stands for a value that is not there; depth is how many levels it may still go down.
+func merge(target, patch json.RawMessage, depth int) (json.RawMessage, error) {
 	if !isObject(patch) {
 		return patch, nil
+	}
+	if depth == 0 {
+		return nil, fmt.Errorf("%w: a merge patch may nest objects %d deep; replace the attributes by PUT instead", session.ErrInvalid, maxPatchDepth)
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &members); err != nil {
@@ -53,7 +66,7 @@ func merge(target, patch json.RawMessage) (json.RawMessage, error) {
 			delete(merged, name)
 			continue
 		}
-		value, err := merge(merged[name], member)
+		value, err := merge(merged[name], member, depth-1)
 		if err != nil {
 			return nil, err
 		}

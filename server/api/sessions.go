@@ -3,10 +3,13 @@ package api
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"klatch/proto"
 	"klatch/server/problem"
@@ -30,6 +33,24 @@ type sessionBody struct {
 // attributes is the whole content of a session in JSON.
 type attributes map[string]json.RawMessage
 
+// UnmarshalJSON implements json.Unmarshaler. A name with half of a surrogate pair is refused: decoded, two such
+// names would become one.
+func (a *attributes) UnmarshalJSON(text []byte) error {
+	return unmarshalNamed(text, (*map[string]json.RawMessage)(a))
+}
+
+func unmarshalNamed(text []byte, into *map[string]json.RawMessage) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return err
+	}
+	for name := range *into {
+		if strings.ContainsRune(name, utf8.RuneError) {
+			return fmt.Errorf("attribute name %.64q has a character that is not Unicode", name)
+		}
+	}
+	return nil
+}
+
 func (a attributes) values() map[string]session.Value {
 	values := make(map[string]session.Value, len(a))
 	for name, text := range a {
@@ -45,7 +66,7 @@ func (a *API) createSession(w http.ResponseWriter, r *http.Request) {
 		Absolute   duration   `json:"absolute"`
 		Principal  string     `json:"principal"`
 	}
-	if !a.readJSON(w, r, &body) {
+	if !knownParameters(w, r) || !a.readJSON(w, r, &body) {
 		return
 	}
 	s, err := a.Sessions.Create(r.Context(), session.Draft{
@@ -63,7 +84,7 @@ func (a *API) createSession(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) getSession(w http.ResponseWriter, r *http.Request) {
-	load, ok := loadOptions(w, r)
+	load, ok := loadOptions(w, r, "consistency", "passive")
 	if !ok {
 		return
 	}
@@ -85,20 +106,12 @@ func (a *API) patchSession(w http.ResponseWriter, r *http.Request) {
 	if !a.readJSON(w, r, &patch) {
 		return
 	}
-	if patch == nil {
-		problem.BadRequest("The body must be an object: a JSON merge patch (RFC 7396) of the attributes.").Write(w)
-		return
-	}
 	a.updateSession(w, r, patch.applyTo)
 }
 
 func (a *API) putSession(w http.ResponseWriter, r *http.Request) {
 	var content attributes
 	if !a.readJSON(w, r, &content) {
-		return
-	}
-	if content == nil {
-		problem.BadRequest("The body must be an object: all attributes by name.").Write(w)
 		return
 	}
 	a.updateSession(w, r, func(s *session.Session) error {
@@ -109,7 +122,7 @@ func (a *API) putSession(w http.ResponseWriter, r *http.Request) {
 
 // updateSession makes change on the newest revision, under the request's conditions.
 func (a *API) updateSession(w http.ResponseWriter, r *http.Request, change func(*session.Session) error) {
-	load, ok := loadOptions(w, r)
+	load, ok := loadOptions(w, r, "consistency", "passive", "conflict")
 	if !ok {
 		return
 	}
@@ -117,7 +130,7 @@ func (a *API) updateSession(w http.ResponseWriter, r *http.Request, change func(
 	if !ok {
 		return
 	}
-	load.After = max(load.After, commit.IfMatch)
+	commit.Passive = load.Passive
 	s, err := a.Sessions.Update(r.Context(), r.PathValue("id"), load, commit, change)
 	if err != nil {
 		problem.Of(err).Write(w)
@@ -127,7 +140,20 @@ func (a *API) updateSession(w http.ResponseWriter, r *http.Request, change func(
 }
 
 func (a *API) deleteSession(w http.ResponseWriter, r *http.Request) {
-	if err := a.Sessions.Delete(r.Context(), r.PathValue("id")); err != nil {
+	if !knownParameters(w, r) {
+		return
+	}
+	condition, ok := ifMatch(w, r)
+	if !ok {
+		return
+	}
+	err := error(nil)
+	if condition == 0 {
+		err = a.Sessions.Delete(r.Context(), r.PathValue("id"))
+	} else {
+		err = a.Sessions.DeleteIfMatch(r.Context(), r.PathValue("id"), condition)
+	}
+	if err != nil {
 		problem.Of(err).Write(w)
 		return
 	}
@@ -161,8 +187,23 @@ func attributeJSON(v session.Value) json.RawMessage {
 	return json.RawMessage(`{"$base64":"` + base64.StdEncoding.EncodeToString(v.Data) + `"}`)
 }
 
+// knownParameters refuses a query parameter that the resource does not have: one that is mistyped would be
+// ignored in silence. If there is one, it has answered and reports false.
+func knownParameters(w http.ResponseWriter, r *http.Request, known ...string) bool {
+	for name := range r.URL.Query() {
+		if !slices.Contains(known, name) {
+			problem.BadRequest("Query parameter %.64q is unknown here. Known: %s.", name, strings.Join(known, ", ")).Write(w)
+			return false
+		}
+	}
+	return true
+}
+
 // loadOptions reads how a session is to be read. If it cannot, it has answered and reports false.
-func loadOptions(w http.ResponseWriter, r *http.Request) (opts session.LoadOptions, ok bool) {
+func loadOptions(w http.ResponseWriter, r *http.Request, parameters ...string) (opts session.LoadOptions, ok bool) {
+	if !knownParameters(w, r, parameters...) {
+		return opts, false
+	}
 	query := r.URL.Query()
 	var err error
 	if level := query.Get("consistency"); level != "" {
@@ -209,31 +250,30 @@ func commitOptions(w http.ResponseWriter, r *http.Request) (opts session.CommitO
 			return opts, false
 		}
 	}
-	condition := strings.Join(r.Header.Values("If-Match"), ",")
+	opts.IfMatch, ok = ifMatch(w, r)
+	return opts, ok
+}
+
+// ifMatch reads the version that a change demands, zero for any. If it cannot, it has answered and reports false.
+func ifMatch(w http.ResponseWriter, r *http.Request) (version proto.Version, ok bool) {
+	fields := r.Header.Values("If-Match")
+	condition := strings.TrimSpace(strings.Join(fields, ","))
+	tag := strings.TrimPrefix(condition, "W/")
 	switch {
-	case condition == "" || condition == "*":
-	case strings.Contains(condition, ","):
-		problem.BadRequest("Header If-Match: send one entity tag, the ETag of the version that you have read.").Write(w)
-		return opts, false
-	default:
-		opts.IfMatch = matchesNothing
-		if version, ok := parseETag(condition); ok {
-			opts.IfMatch = version
-		}
+	case len(fields) == 0 || condition == "*":
+		return 0, true
+	case strings.Contains(condition, ",") || len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"':
+		problem.BadRequest(`Header If-Match: send one entity tag in quotes, the ETag of the version that you have read, such as "%d".`, proto.VersionAt(time.Now())).Write(w)
+		return 0, false
 	}
-	return opts, true
+	version, err := proto.ParseVersion(condition[1 : len(condition)-1])
+	if err != nil || etag(version) != condition || version == 0 {
+		return matchesNothing, true // a tag that this API has not made; If-Match compares strongly (RFC 9110, 13.1.1)
+	}
+	return version, true
 }
 
 func etag(v proto.Version) string { return `"` + v.String() + `"` }
-
-// parseETag reads a strong entity tag that this API has made. If-Match compares strongly (RFC 9110, 13.1.1).
-func parseETag(s string) (proto.Version, bool) {
-	s = strings.TrimSpace(s)
-	inner, found := strings.CutPrefix(s, `"`)
-	inner, closed := strings.CutSuffix(inner, `"`)
-	version, err := proto.ParseVersion(inner)
-	return version, found && closed && err == nil && version > 0
-}
 
 // matchesAny implements If-None-Match, which compares weakly (RFC 9110, 13.1.2).
 func matchesAny(fields []string, version proto.Version) bool {

@@ -50,6 +50,10 @@ func New(opts Options) http.Handler {
 	mux.HandleFunc("GET /app", a.read)
 	mux.HandleFunc("PUT /app", a.update)
 	mux.HandleFunc("DELETE /app", a.end)
+	mux.HandleFunc("/app", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", "DELETE, GET, HEAD, POST, PUT")
+		problem.MethodNotAllowed(r.Method).Write(w)
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { problem.NotFound(r.URL.Path).Write(w) })
 	return opts.Sessions.Middleware(session.MiddlewareOptions{
 		PlainHTTP: opts.PlainHTTP,

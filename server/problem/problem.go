@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"klatch/proto"
 	"klatch/session"
@@ -63,6 +64,16 @@ func BodyTooLarge(limit int) Problem {
 	}
 }
 
+// BodyTooSlow describes a body that did not arrive in time.
+func BodyTooSlow(limit time.Duration) Problem {
+	return Problem{Name: "request-timeout", Status: http.StatusRequestTimeout, Title: "The request took too long", Detail: fmt.Sprintf("The body did not arrive within %s. Nothing was changed. Send it again.", limit)}
+}
+
+// MalformedQuery describes a query string that cannot be read whole.
+func MalformedQuery(err error) Problem {
+	return BadRequest("The query string is malformed: %v. Encode it as application/x-www-form-urlencoded.", err)
+}
+
 // NotFound describes a path that is not there.
 func NotFound(path string) Problem {
 	return Problem{Name: "not-found", Status: http.StatusNotFound, Title: "No such resource", Detail: fmt.Sprintf("There is nothing at %.100q. docs/openapi.yaml lists what there is.", path)}
@@ -103,7 +114,7 @@ func Of(err error) Problem {
 		p.Detail = "The session was ended, has expired or never was. Start a new one."
 	case errors.Is(err, session.ErrTooLarge):
 		p.Name, p.Title = "too-large", "Too large"
-		p.Detail = err.Error() + ". The session is as it was. Store less in it, or raise session.max-bytes."
+		p.Detail = err.Error() + ". Nothing was changed. Store less in a session, or raise session.max-bytes."
 	case errors.Is(err, session.ErrInvalid):
 		p.Name, p.Title = "bad-request", "The request is malformed"
 		p.Detail = err.Error()

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
 
+	"klatch/internal/task"
 	"klatch/proto"
 	"klatch/store"
 )
@@ -44,9 +44,9 @@ type Cache[V Value] struct {
 	fence  atomic.Pointer[time.Time]
 	stats  counters
 
-	life    context.Context // ends with Close; reads run under it, not under their first requester
-	end     context.CancelFunc
-	reading sync.WaitGroup
+	life  context.Context // ends with Close; reads run under it, not under their first requester
+	end   context.CancelFunc
+	reads task.Group
 }
 
 // New returns an empty cache. Close ends it.
@@ -85,7 +85,7 @@ const copyOverhead = 200
 // Close ends the reads under way and waits for them.
 func (c *Cache[V]) Close() {
 	c.end()
-	c.reading.Wait()
+	c.reads.Close()
 	c.copies.StopAllGoroutines()
 }
 
@@ -159,17 +159,28 @@ func (c *Cache[V]) read(key proto.Key, level Level, arrived time.Time) (f *fill[
 		}
 	}
 	f = shard.begin(key, arrived, true)
-	c.reading.Go(func() {
+	started := c.reads.Go(func() {
 		ctx, cancel := context.WithTimeout(c.life, c.opts.ReadTimeout)
 		defer cancel()
 		f.copy, f.err = c.load(ctx, key, f.began)
 		c.settle(key, f)
 		close(f.done)
 	})
+	if !started {
+		shard.end(key, f)
+		f.err = fmt.Errorf("%w: the near cache is closed", store.ErrUnavailable)
+		close(f.done)
+	}
 	return f, false
 }
 
-func (c *Cache[V]) load(ctx context.Context, key proto.Key, began time.Time) (*Copy[V], error) {
+// load reads and decodes a record. A panic of the decoder becomes an error, so that it releases those who wait.
+func (c *Cache[V]) load(ctx context.Context, key proto.Key, began time.Time) (copy *Copy[V], err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			copy, err = nil, fmt.Errorf("%w: decoding %s: panic: %v", proto.ErrCorrupt, key, p)
+		}
+	}()
 	record, err := c.opts.Store.Get(ctx, key)
 	if err != nil {
 		return nil, err

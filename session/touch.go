@@ -1,0 +1,68 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"klatch/proto"
+	"klatch/store"
+	"klatch/store/near"
+)
+
+const (
+	// touchTimeout bounds the recording of one access.
+	touchTimeout = 5 * time.Second
+	// maxTouches is how many accesses are recorded at once in the background. Beyond it readers wait for their
+	// own: an access must not be forgotten because there are many.
+	maxTouches = 256
+)
+
+// touch records an access at now if it is due, without making the reader wait for the store.
+func (m *Manager) touch(key proto.Key, copy *near.Copy[*revision], now time.Time) {
+	unclaim, due := copy.Value.claimTouch(now)
+	if !due {
+		return
+	}
+	record := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), touchTimeout)
+		defer cancel()
+		m.recordAccess(ctx, key, copy, unclaim, now)
+	}
+	select {
+	case m.touching <- struct{}{}:
+		if !m.tasks.Go(func() { record(); <-m.touching }) {
+			<-m.touching // closed: nobody reads any more
+		}
+	default:
+		record()
+	}
+}
+
+// recordAccess writes an access at now to the record of a copy whose touch was claimed. If another writer came
+// first, it looks again: unless that one recorded an access as well, it repeats. If the store fails, the claim is
+// taken back and the next read tries again.
+func (m *Manager) recordAccess(ctx context.Context, key proto.Key, copy *near.Copy[*revision], unclaim func(), now time.Time) {
+	for {
+		next := copy.Value.record.Clone()
+		next.Stamp(m.opts.Clock.Next(next.Version), m.opts.Writer)
+		next.LastAccess = later(next.LastAccess, now)
+		_, err := m.write(ctx, key, copy, next, proto.Touched{Key: key, LastAccess: next.LastAccess})
+		switch {
+		case err == nil, errors.Is(err, ErrGone):
+			return
+		case !errors.Is(err, store.ErrConflict):
+			unclaim()
+			return
+		}
+		newest, err := m.get(ctx, key, m.latest())
+		if err != nil {
+			return // it has ended, or cannot be read; whoever reads it next looks at the store
+		}
+		copy = newest
+		var due bool
+		if unclaim, due = copy.Value.claimTouch(now); !due {
+			return
+		}
+	}
+}
