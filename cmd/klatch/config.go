@@ -76,7 +76,7 @@ func loadSettings(flags *pflag.FlagSet, path string, environ []string) (*koanf.K
 	settings := koanf.New(".")
 	if path != "" {
 		if err := settings.Load(file.Provider(path), yaml.Parser()); err != nil {
-			return nil, fmt.Errorf("--config %s: %w", path, err)
+			return nil, usageError{fmt.Errorf("--config %s: %s", path, strings.Join(strings.Fields(err.Error()), " "))}
 		}
 		for _, key := range settings.Keys() {
 			if f := flags.Lookup(key); f == nil || known[envName(key)] == "" {

@@ -46,9 +46,9 @@ Ports, from --base-port: +0 control, +1 sticky, +2 non-sticky; node i has its AP
 	cmd.Flags().IntVar(&opts.Nodes, "nodes", 3, "`number` of nodes to start with")
 	cmd.Flags().StringVar(&opts.Dir, "dir", "", "`directory` for the store and the logs, kept afterwards (default: a temporary one)")
 
-	steer := func(use, short string, least, most int, run func(cmd *cobra.Command, args []string) (any, func(io.Writer), error)) *cobra.Command {
+	steer := func(use, short, example string, least, most int, run func(cmd *cobra.Command, args []string) (any, func(io.Writer), error)) *cobra.Command {
 		return &cobra.Command{
-			Use: use, Short: short, Args: arguments(least, most),
+			Use: use, Short: short, Example: "  klatch demo " + example, Args: arguments(least, most),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				client.BasePort = opts.BasePort
 				result, text, err := run(cmd, args)
@@ -65,15 +65,15 @@ Ports, from --base-port: +0 control, +1 sticky, +2 non-sticky; node i has its AP
 		}
 	}
 	cmd.AddCommand(
-		steer("add", "Start one more node in a running demo", 0, 0, func(cmd *cobra.Command, _ []string) (any, func(io.Writer), error) {
+		steer("add", "Start one more node in a running demo", "add", 0, 0, func(cmd *cobra.Command, _ []string) (any, func(io.Writer), error) {
 			info, err := client.Add(cmd.Context())
 			return info, func(w io.Writer) { fmt.Fprintf(w, "%s has joined: %s\n", info.Name, info.App) }, err
 		}),
-		steer("kill NAME", "Kill a node of a running demo, as a crash would", 1, 1, func(cmd *cobra.Command, args []string) (any, func(io.Writer), error) {
+		steer("kill NAME", "Kill a node of a running demo, as a crash would", "kill n2", 1, 1, func(cmd *cobra.Command, args []string) (any, func(io.Writer), error) {
 			err := client.Kill(cmd.Context(), args[0])
 			return map[string]string{"killed": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "%s was killed\n", args[0]) }, err
 		}),
-		steer("nodes", "List the nodes of a running demo", 0, 0, func(cmd *cobra.Command, _ []string) (any, func(io.Writer), error) {
+		steer("nodes", "List the nodes of a running demo", "nodes -o json", 0, 0, func(cmd *cobra.Command, _ []string) (any, func(io.Writer), error) {
 			nodes, err := client.Nodes(cmd.Context())
 			return nodes, func(w io.Writer) {
 				fmt.Fprintln(w, "NAME\tPID\tAPI\tAPP\tADMIN\tGOSSIP")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"klatch/internal/demo"
 	"klatch/node"
 )
 
@@ -41,7 +42,7 @@ func report(err error) int {
 	}
 	fmt.Fprintln(os.Stderr, "klatch:", err)
 	var usage usageError
-	if errors.As(err, &usage) || errors.Is(err, node.ErrConfig) {
+	if errors.As(err, &usage) || errors.Is(err, node.ErrConfig) || errors.Is(err, demo.ErrOptions) {
 		return exitUsage
 	}
 	return exitFailed
@@ -63,6 +64,7 @@ func newRoot() *cobra.Command {
 changed by gossip; the durable truth is one store that they share, and every write is a compare-and-swap.
 
 Start with: klatch demo`,
+		Example:       "  klatch demo\n  klatch serve --config /etc/klatch.yaml\n  klatch status",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArguments,

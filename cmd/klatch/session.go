@@ -13,10 +13,11 @@ import (
 
 func newSession() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "session",
-		Short: "Look at one session, or end it",
-		Args:  noArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "session",
+		Short:   "Look at one session, or end it",
+		Example: "  klatch session get Zk3J…\n  klatch session delete Zk3J…",
+		Args:    noArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSessionGet(), newSessionDelete())
 	return cmd

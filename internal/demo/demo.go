@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// ErrOptions is what every refusal of options wraps.
+var ErrOptions = errors.New("demo options")
+
 // Options configure [Run].
 type Options struct {
 	Nodes    int    // how many to start with, 1 to 64
@@ -34,10 +37,10 @@ func (o Options) withDefaults() (Options, error) {
 		o.BasePort = DefaultBasePort
 	}
 	if o.Nodes < 1 || o.Nodes > maxNodes {
-		return o, fmt.Errorf("--nodes %d: use 1 to %d", o.Nodes, maxNodes)
+		return o, fmt.Errorf("%w: --nodes %d: use 1 to %d", ErrOptions, o.Nodes, maxNodes)
 	}
 	if most := 65535 - 10*maxNodes - 3; o.BasePort < 1 || o.BasePort > most {
-		return o, fmt.Errorf("--base-port %d: use 1024 to %d, since node i takes the ports from +10i to +10i+3", o.BasePort, most)
+		return o, fmt.Errorf("%w: --base-port %d: use 1024 to %d, since node i takes the ports from +10i to +10i+3", ErrOptions, o.BasePort, most)
 	}
 	if o.Binary == "" {
 		binary, err := os.Executable()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -173,5 +174,32 @@ func TestFirstCASIsAValidToken(t *testing.T) {
 		if cas := firstCAS(now); cas <= 0 {
 			t.Errorf("at %s: %d", now, cas)
 		}
+	}
+}
+
+func TestAFileThatWasRemovedOrReplacedIsNotWrittenAnyMore(t *testing.T) {
+	s := openInternal(t)
+	cas, err := putInternal(s, "a", 10, store.Absent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	aside := s.path + ".aside"
+	if err := os.Rename(s.path, aside); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := putInternal(s, "a", 10, cas); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, ErrNoAccess) {
+		t.Errorf("a removed file: %v", err)
+	}
+	if err := os.WriteFile(s.path, nil, fileMode); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := putInternal(s, "a", 10, cas); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("a replaced file: %v", err)
+	}
+	if err := os.Rename(aside, s.path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := putInternal(s, "a", 10, cas); err != nil {
+		t.Errorf("the file is back: %v", err)
 	}
 }

@@ -46,6 +46,29 @@ func createFile(path string) (string, error) {
 	return path, nil
 }
 
+// identity is the file that was opened, whatever its path leads to later.
+type identity struct {
+	path string
+	info fs.FileInfo
+}
+
+func identify(path string) (identity, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return identity{}, noAccess(err)
+	}
+	return identity{path: path, info: info}, nil
+}
+
+// check refuses to go on in a file that has been removed or replaced: what is written there is lost with the last
+// process that has it open, and other processes are in another file.
+func (i identity) check() error {
+	if info, err := os.Stat(i.path); err == nil && os.SameFile(info, i.info) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s was removed or replaced while it was open: put it back, or restart all nodes that use it", ErrNoAccess, i.path)
+}
+
 // protect gives the log and its index the mode of the file, because SQLite creates them with what the
 // process's mask leaves. They exist from the first transaction until the last connection closes.
 func protect(path string) error {

@@ -73,13 +73,17 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if s.path, err = createFile(s.opts.Path); err != nil {
 		return err
 	}
+	file, err := identify(s.path)
+	if err != nil {
+		return err
+	}
 	d := &dialer{
 		path:        s.path,
 		synchronous: s.opts.Synchronous,
 		firstCAS:    firstCAS(s.opts.Now()),
 		patience:    patience{bound: s.opts.BusyTimeout, closing: s.closing, waits: &s.counters.busyWaits},
 	}
-	s.writer = &writer{dialer: d, now: s.opts.Now, queue: s.queue, closing: s.closing, counters: &s.counters}
+	s.writer = &writer{dialer: d, file: file, now: s.opts.Now, queue: s.queue, closing: s.closing, counters: &s.counters}
 	defer func() {
 		if err != nil {
 			err = openFailed(ctx, errors.Join(err, s.hangUpAll(len(s.readers))))

@@ -22,6 +22,7 @@ const (
 // writes queue up, and then share the next commit: the more callers, the more share.
 type writer struct {
 	dialer   *dialer
+	file     identity
 	now      func() time.Time
 	queue    <-chan *write
 	closing  <-chan struct{}
@@ -92,6 +93,10 @@ func (w *writer) claim(first *write) {
 }
 
 func (w *writer) begin() error {
+	if err := w.file.check(); err != nil {
+		w.counters.failed.Add(1)
+		return unavailable(err)
+	}
 	if w.tx == nil {
 		tx, err := newTransaction(context.Background(), w.dialer)
 		if err != nil {
