@@ -60,7 +60,7 @@ func TestFailuresAreCountedByKind(t *testing.T) {
 		"stale":          {http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { answer(w, 99, 10) }, "STALE", "version 99 to a request with version 100"},
 		"server error":   {http.MethodPut, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "out of\nlemons", 500) }, "STATUS 500", "out of lemons"},
 		"gone":           {http.MethodDelete, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", 404) }, "STATUS 404", ""},
-		"redirect":       {http.MethodGet, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) }, "STATUS 302", ""},
+		"redirect":       {http.MethodGet, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, "STATUS 302", ""},
 		"no JSON":        {http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "BODY", ""},
 		"no version":     {http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"attributes":10}`)) }, "BODY", ""},
 		"lost attribute": {http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { answer(w, 100, 9) }, "ATTRIBUTES", "9 attributes, want 10"},
