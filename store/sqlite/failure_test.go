@@ -134,7 +134,7 @@ func TestOneConflictDoesNotFailTheOthersOfItsTransaction(t *testing.T) {
 			}
 		}()
 	}
-	w := &writer{dialer: s.writer.dialer, now: time.Now, counters: &s.counters, batch: batch}
+	w := &writer{dialer: s.writer.dialer, file: s.writer.file, now: time.Now, counters: &s.counters, batch: batch}
 	if err := w.begin(); err != nil {
 		t.Fatal(err)
 	}
