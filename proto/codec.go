@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -81,9 +82,25 @@ func read[T any](d *decoder, verb func() (T, error)) T {
 }
 
 func (d *decoder) uint() uint64   { return read(d, d.dec.DecodeUint64) }
-func (d *decoder) string() string { return read(d, d.dec.DecodeString) }
-func (d *decoder) bytes() []byte  { return read(d, d.dec.DecodeBytes) }
+func (d *decoder) string() string { return string(d.bytes()) }
 func (d *decoder) bool() bool     { return read(d, d.dec.DecodeBool) }
+
+// bytes reads a string or bytes. The msgpack decoder would allocate whatever length a few damaged bytes claim, up
+// to 4 GiB, so the length is read alone and checked first.
+func (d *decoder) bytes() []byte {
+	n := read(d, d.dec.DecodeBytesLen)
+	if d.err != nil || n < 0 { // below zero: nil
+		return nil
+	}
+	if n > d.src.Len() {
+		d.fail(fmt.Errorf("%w: %d bytes are claimed, %d remain", ErrCorrupt, n, d.src.Len()))
+		return nil
+	}
+	p := make([]byte, n)
+	_, err := io.ReadFull(d.src, p)
+	d.fail(err)
+	return p
+}
 
 // array reads the length of an array that must hold at least atLeast elements. A claim of more elements
 // than bytes remain is refused before anything is allocated for it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -81,6 +82,25 @@ func TestDamagedRecordsAreErrorsNotPanics(t *testing.T) {
 	deep = append(deep, bytes.Repeat([]byte{0x91}, 1<<20)...)
 	if _, err := DecodeSession(deep); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a million nested arrays: %v", err)
+	}
+}
+
+func TestADamagedLengthAllocatesNothing(t *testing.T) {
+	whole := sampleSession()
+	whole.Attributes = map[string]Attribute{"x": {Data: []byte("data")}}
+	encoded := whole.Encode()
+	claim := []byte{0xc6, 0xff, 0xff, 0xff, 0xf0} // bytes of almost 4 GiB
+	damaged := append(encoded[:len(encoded)-len("\xc4\x04data")], claim...)
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := DecodeSession(damaged)
+	runtime.ReadMemStats(&after)
+	if !errors.Is(err, ErrCorrupt) {
+		t.Errorf("error %v, want ErrCorrupt", err)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("%d bytes were allocated for %d", n, len(damaged))
 	}
 }
 
