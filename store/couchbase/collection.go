@@ -4,10 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/couchbase/gocb/v2"
 )
+
+// collectionMissing tells whether a read failed because there is no such collection. gocb asks again and
+// again for it until the time is over.
+func collectionMissing(err error) bool {
+	if errors.Is(err, gocb.ErrScopeNotFound) || errors.Is(err, gocb.ErrCollectionNotFound) {
+		return true
+	}
+	var timeout *gocb.TimeoutError
+	return errors.As(err, &timeout) && slices.Contains(timeout.RetryReasons, gocb.KVCollectionOutdatedRetryReason)
+}
 
 // createCollection creates the scope and the collection where they are missing.
 func (s *Store) createCollection(ctx context.Context) error {

@@ -27,6 +27,8 @@ var (
 var (
 	errClosed     = fmt.Errorf("%w: closed", store.ErrUnavailable)
 	errConnecting = errors.New("not connected yet")
+
+	errNoConnection = errors.New("no connection")
 )
 
 // permanent tells whether err goes on until an operator does something.

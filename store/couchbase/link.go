@@ -106,12 +106,16 @@ func (s *Store) probe(ctx context.Context) error {
 		RetryStrategy: failFast{},
 		Context:       ctx,
 	})
+	if errors.Is(err, gocb.ErrTimeout) {
+		return fmt.Errorf("%w to %s within %s (the log at level debug has gocb's own reasons): %w",
+			errNoConnection, strings.Join(s.opts.Hosts, ","), probePatience, described(err))
+	}
 	if err != nil {
 		return s.explained(err)
 	}
 	collection := s.link.bucket.Scope(s.opts.Scope).Collection(s.opts.Collection)
 	err = s.probeRead(ctx, collection)
-	if errors.Is(err, gocb.ErrScopeNotFound) || errors.Is(err, gocb.ErrCollectionNotFound) {
+	if collectionMissing(err) {
 		if err = s.createCollection(ctx); err == nil {
 			err = s.probeRead(ctx, collection)
 		}

@@ -16,17 +16,16 @@ func logTo(logger *zap.Logger) {
 	setLogger.Do(func() { gocb.SetLogger(clientLog{logger.Named("gocb").WithOptions(zap.WithCaller(false)).Sugar()}) })
 }
 
-// clientLog is gocb's log. Its informational lines are long and frequent; its debug lines hold keys, which
-// may be session ids, so they are dropped.
+// clientLog is gocb's log. Its warnings come several times a second during an outage, which the Store itself
+// reports once, and its informational lines are long: both are for debugging. Its debug lines hold keys,
+// which may be session ids, so they are dropped.
 type clientLog struct{ logger *zap.SugaredLogger }
 
 func (l clientLog) Log(level gocb.LogLevel, _ int, format string, args ...any) error {
 	switch level {
 	case gocb.LogError:
 		l.logger.Logf(zapcore.WarnLevel, format, args...) // whoever meets the error reports it as one
-	case gocb.LogWarn:
-		l.logger.Logf(zapcore.InfoLevel, format, args...)
-	case gocb.LogInfo:
+	case gocb.LogWarn, gocb.LogInfo:
 		l.logger.Logf(zapcore.DebugLevel, format, args...)
 	}
 	return nil

@@ -69,9 +69,6 @@ type Options struct {
 	// Logger takes what no caller is told. The default logs nothing. The client library's own log goes to
 	// the Logger of the first Store of the process, because the library has one log only.
 	Logger *zap.Logger
-
-	// Now is the clock from which times to live of more than 30 days are counted. The default is time.Now.
-	Now func() time.Time
 }
 
 // String returns the URL of these options, without what is secret.
@@ -115,9 +112,6 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.ProbeInterval, 250*time.Millisecond)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 	return o, o.validate()
 }

@@ -36,8 +36,9 @@ type Store struct {
 	gets, puts, deletes outcomes
 	probes              atomic.Uint64
 
-	first     chan error // takes the first result of a probe that settles how the start went
-	lastState string     // what observe logged last; of the prober's goroutine only
+	first     chan error // takes the result of the probe that settles how the start went
+	settled   bool       // there was one; this and the next are of the prober's goroutine only
+	lastState string     // what observe logged last
 
 	gate     sync.RWMutex // guards closed, and adding to running against Close
 	closed   bool
@@ -72,8 +73,10 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	select {
 	case err = <-s.first:
 	case <-wait.C:
-		s.logger.Warn("the store cannot be reached yet: going on, and trying again until it can",
-			zap.Stringer("store", opts), zap.Error(s.breaker.cause()))
+		select {
+		case s.first <- nil: // from now on observe logs everything
+		case err = <-s.first:
+		}
 	case <-ctx.Done():
 		err = fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 	}
@@ -133,26 +136,30 @@ func (s *Store) enter(ctx context.Context) error {
 
 func (s *Store) exit() { s.running.Done() }
 
-// observe logs a change of the store's state and lets Open know of the first that settles the start.
+// observe tells Open of the first result that settles the start, and logs what Open does not return.
 func (s *Store) observe(err error) {
-	state := ""
-	if err != nil {
-		state = err.Error()
-	}
-	if err == nil || permanent(err) {
+	if !s.settled && (err == nil || permanent(err)) {
+		s.settled = true
 		select {
 		case s.first <- err:
-		default: // Open has returned
+			if err != nil {
+				return
+			}
+		default: // Open does not wait any more
 		}
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		s.logger.Info("the store answers", zap.Stringer("store", s.opts))
+		s.lastState = ""
+		return
+	}
+	state := err.Error()
+	switch {
 	case state == s.lastState:
 	case permanent(err):
 		s.logger.Error("the store cannot be used", zap.Stringer("store", s.opts), zap.Error(err))
 	default:
-		s.logger.Warn("the store does not answer", zap.Stringer("store", s.opts), zap.Error(err))
+		s.logger.Warn("the store does not answer; trying again until it does", zap.Stringer("store", s.opts), zap.Error(err))
 	}
 	s.lastState = state
 }

@@ -58,8 +58,8 @@ func (s *Store) put(ctx context.Context, key proto.Key, value []byte, opts store
 		return 0, err
 	}
 	id := key.Wire()
-	value = slices.Clone(value) // gocb may still send it when a cancelled call has returned
-	life := expiry(opts.TTL, s.opts.Now())
+	value = slices.Clone(value)          // gocb may still send it when a cancelled call has returned
+	life := expiry(opts.TTL, time.Now()) // the clock by which gocb makes a date of it
 	return s.write(ctx, opts.Durable, func(c call, level gocb.DurabilityLevel) (*gocb.MutationResult, error) {
 		collection := s.collection.Load()
 		switch opts.CAS {
