@@ -2,11 +2,8 @@ package couchbase
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
-
-	"klatch/store"
 )
 
 // breaker keeps operations away from a store that does not answer, so that callers learn it at once and
@@ -50,14 +47,14 @@ func (b *breaker) cause() error {
 	return nil
 }
 
-// allow returns an error that answers an operation in place of the store, or nil.
+// allow returns why an operation must not begin, or nil.
 func (b *breaker) allow() error {
 	cause := b.cause()
 	if cause == nil {
 		return nil
 	}
 	b.kept.Add(1)
-	return fmt.Errorf("%w: %w", store.ErrUnavailable, cause)
+	return cause
 }
 
 // answered records that the store has answered, whatever it said.

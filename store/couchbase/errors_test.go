@@ -40,7 +40,8 @@ func TestWhatFailuresMean(t *testing.T) {
 		"no collection":  {answer(gocb.ErrCollectionNotFound), store.ErrUnavailable, store.ErrUnavailable},
 		"no scope":       {answer(gocb.ErrScopeNotFound), store.ErrUnavailable, store.ErrUnavailable},
 
-		"never sent":             {timeout(gocb.ErrAmbiguousTimeout, "", 0), store.ErrUnavailable, store.ErrUnavailable},
+		"perhaps sent":           {timeout(gocb.ErrAmbiguousTimeout, "", 0), store.ErrUnavailable, store.ErrAmbiguous},
+		"left by its caller":     {fmt.Errorf("%w: %w", errLeft, context.Canceled), store.ErrUnavailable, store.ErrAmbiguous},
 		"sent":                   {timeout(gocb.ErrAmbiguousTimeout, "h:11210", 0), store.ErrUnavailable, store.ErrAmbiguous},
 		"sent before":            {timeout(gocb.ErrAmbiguousTimeout, "", 1), store.ErrUnavailable, store.ErrAmbiguous},
 		"unambiguous":            {timeout(gocb.ErrUnambiguousTimeout, "h:11210", 0), store.ErrUnavailable, store.ErrAmbiguous},
@@ -73,18 +74,6 @@ func wantsKind(t *testing.T, err, want, cause error) {
 	}
 	if strings.Contains(err.Error(), "secret-id") {
 		t.Errorf("%v shows the key", err)
-	}
-}
-
-func TestACallEndedByItsContextSaysSo(t *testing.T) {
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := ended(cancelled, writeFailed(gocb.ErrRequestCanceled))
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrAmbiguous) {
-		t.Errorf("%v", err)
-	}
-	if err := ended(cancelled, writeFailed(answer(gocb.ErrCasMismatch))); errors.Is(err, context.Canceled) {
-		t.Errorf("an answer that came in time is blamed on the context: %v", err)
 	}
 }
 

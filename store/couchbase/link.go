@@ -143,12 +143,20 @@ func (s *Store) explained(err error) error {
 	switch {
 	case permanent(err):
 		return err
-	case errors.Is(err, gocb.ErrAuthenticationFailure):
-		return fmt.Errorf("%w: user %q at %s: check KLATCH_STORE_USER and KLATCH_STORE_PASSWORD, or --store-user and --store-password-file, and that the user may read and write the bucket %q: %w",
-			ErrAuthentication, s.opts.User, strings.Join(s.opts.Hosts, ","), s.opts.Bucket, described(err))
-	case errors.Is(err, gocb.ErrBucketNotFound):
-		return fmt.Errorf("%w: bucket %q, user %q: create it with: couchbase-cli bucket-create -c %s -u ADMIN --bucket %s --bucket-type couchbase --bucket-ramsize 256 --bucket-replica 1; or give the user the role data_reader[%s],data_writer[%s]: %w",
+	case errors.Is(err, gocb.ErrBucketNotFound), accessDenied(err):
+		return fmt.Errorf("%w: bucket %q, user %q: create it with: couchbase-cli bucket-create -c %s -u ADMIN --bucket %s --bucket-type couchbase --bucket-ramsize 256 --bucket-replica 1; or give the user the roles data_reader[%s],data_writer[%s]: %w",
 			ErrBucket, s.opts.Bucket, s.opts.User, s.opts.Hosts[0], s.opts.Bucket, s.opts.Bucket, s.opts.Bucket, described(err))
+	case errors.Is(err, gocb.ErrAuthenticationFailure):
+		return fmt.Errorf("%w: user %q at %s: check KLATCH_STORE_USER and KLATCH_STORE_PASSWORD, or --store-user and --store-password-file: %w",
+			ErrAuthentication, s.opts.User, strings.Join(s.opts.Hosts, ","), described(err))
 	}
 	return described(err)
+}
+
+// accessDenied tells whether the server knows the user and the password, but does not let the user in: to a
+// bucket that is not there, or not the user's.
+func accessDenied(err error) bool {
+	const statusAccess = 0x24
+	var kv *gocb.KeyValueError
+	return errors.As(err, &kv) && kv.StatusCode == statusAccess
 }

@@ -117,25 +117,6 @@ func (s *Store) end() error {
 	return nil
 }
 
-// enter lets an operation begin; exit must follow.
-func (s *Store) enter(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-	}
-	s.gate.RLock()
-	defer s.gate.RUnlock()
-	if s.closed {
-		return errClosed
-	}
-	if err := s.breaker.allow(); err != nil {
-		return err
-	}
-	s.running.Add(1)
-	return nil
-}
-
-func (s *Store) exit() { s.running.Done() }
-
 // observe tells Open of the first result that settles the start, and logs what Open does not return.
 func (s *Store) observe(err error) {
 	if !s.settled && (err == nil || permanent(err)) {
