@@ -42,7 +42,7 @@ type Options struct {
 	Sessions   *session.Manager
 	Node       Node
 	Membership Membership
-	Token      *Token // nil: no token is asked for
+	Token      *Token       // nil: no token is asked for
 	Metrics    http.Handler // what GET /metrics answers on the admin listener; nil: not found
 	Logger     *zap.Logger
 }
@@ -95,7 +95,9 @@ func (a *API) healthResources() resources {
 func (a *API) Public() http.Handler { return a.front(a.sessionResources()) }
 
 // Admin returns what listens on --admin: the cluster, the metrics, and all that is public.
-func (a *API) Admin() http.Handler { return a.front(a.sessionResources(), a.clusterResources(), a.metricsResources()) }
+func (a *API) Admin() http.Handler {
+	return a.front(a.sessionResources(), a.clusterResources(), a.metricsResources())
+}
 
 // front puts around a listener's resources what all of them share.
 func (a *API) front(served ...resources) http.Handler {

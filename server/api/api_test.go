@@ -30,14 +30,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fakeNode struct {
 	state    proto.NodeState
 	degraded string
-	drained chan bool
+	drained  chan bool
 }
 
 func (n *fakeNode) Name() string { return "n1" }
 func (n *fakeNode) Ready() (bool, string) {
 	return n.state == proto.Ready, n.state.String()
 }
-func (n *fakeNode) Degraded() string          { return n.degraded }
+func (n *fakeNode) Degraded() string            { return n.degraded }
 func (n *fakeNode) Drain(waitForBalancers bool) { n.drained <- waitForBalancers }
 
 type alone struct{}
