@@ -9,8 +9,17 @@ require (
 )
 
 require (
+	github.com/couchbase/gocbcore/v9 v9.0.6 // indirect
+	github.com/dlclark/regexp2 v1.4.1-0.20201116162257-a2a8dda75c91 // indirect
+	github.com/dop251/goja v0.0.0-20210427212725-462d53687b0d // indirect
+	github.com/go-sourcemap/sourcemap v2.1.3+incompatible // indirect
+)
+
+require (
 	github.com/couchbase/gocbcoreps v0.1.4 // indirect
 	github.com/couchbase/goprotostellar v1.0.2 // indirect
+	github.com/couchbaselabs/gocaves v0.0.1-75
+	github.com/couchbaselabs/gocaves/mock/data v0.0.0 // indirect
 	github.com/couchbaselabs/gocbconnstr/v2 v2.0.0 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
@@ -34,3 +43,5 @@ require (
 )
 
 replace klatch => ../
+
+replace github.com/couchbaselabs/gocaves/mock/data => ./third/gocaves-data

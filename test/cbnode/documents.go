@@ -102,7 +102,7 @@ func (d *documents) clientDate(expiry int64) uint32 {
 
 // aheadOfClients is how many seconds the node's clock is ahead of the machine's.
 func (d *documents) aheadOfClients(now time.Time) int64 {
-	return int64(now.Sub(time.Now()).Round(time.Second) / time.Second)
+	return int64(time.Until(now).Round(time.Second) / time.Second)
 }
 
 // get returns the document with the CAS that everyone may see.

@@ -2,6 +2,7 @@ package cbnode
 
 import (
 	"fmt"
+	"net/http"
 	"sync"
 
 	"github.com/couchbase/gocbcore/v10/memd"
@@ -10,6 +11,9 @@ import (
 // firstCollectionID is where the ids of created collections start, as on the server, which keeps the small
 // ones to itself.
 const firstCollectionID = 8
+
+// defaultName is the name of the scope and of its collection that are always there.
+const defaultName = "_default"
 
 // manifest is the list of scopes and collections of the bucket.
 type manifest struct {
@@ -34,13 +38,20 @@ type collection struct {
 }
 
 func newManifest() *manifest {
-	return &manifest{nextID: firstCollectionID, scopes: []*scope{{name: "_default", collections: []collection{{name: "_default"}}}}}
+	return &manifest{nextID: firstCollectionID, scopes: []*scope{{name: defaultName, collections: []collection{{name: defaultName}}}}}
 }
 
-// manifestError is a refusal in the server's words, by which clients recognise it.
-type manifestError string
+// manifestError is a refusal in the server's words, by which clients recognise it, and with its HTTP status.
+type manifestError struct {
+	status int
+	text   string
+}
 
-func (e manifestError) Error() string { return string(e) }
+func (e manifestError) Error() string { return e.text }
+
+func refused(status int, format string, arguments ...any) error {
+	return manifestError{status, fmt.Sprintf(format, arguments...)}
+}
 
 func (m *manifest) find(name string) *scope {
 	for _, s := range m.scopes {
@@ -61,7 +72,7 @@ func (s *scope) find(name string) int {
 }
 
 func noScope(name string) error {
-	return manifestError(fmt.Sprintf("Scope with name %q is not found", name))
+	return refused(http.StatusNotFound, "Scope with name %q is not found", name)
 }
 
 // id returns the id of a collection and the manifest's uid, or the status that says what is missing.
@@ -97,7 +108,7 @@ func (m *manifest) createScope(name string) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.find(name) != nil {
-		return 0, manifestError(fmt.Sprintf("Scope with name %q already exists", name))
+		return 0, refused(http.StatusBadRequest, "Scope with name %q already exists", name)
 	}
 	m.scopes = append(m.scopes, &scope{id: m.nextID, name: name})
 	m.nextID++
@@ -113,7 +124,7 @@ func (m *manifest) createCollection(scopeName, name string) (uint64, error) {
 		return 0, noScope(scopeName)
 	}
 	if s.find(name) >= 0 {
-		return 0, manifestError(fmt.Sprintf("Collection with name %q in scope %q already exists", name, scopeName))
+		return 0, refused(http.StatusBadRequest, "Collection with name %q in scope %q already exists", name, scopeName)
 	}
 	s.collections = append(s.collections, collection{id: m.nextID, name: name})
 	m.nextID++
@@ -131,7 +142,7 @@ func (m *manifest) dropCollection(scopeName, name string) (uint64, uint32, error
 	}
 	i := s.find(name)
 	if i < 0 {
-		return 0, 0, manifestError(fmt.Sprintf("Collection with name %q in scope %q is not found", name, scopeName))
+		return 0, 0, refused(http.StatusNotFound, "Collection with name %q in scope %q is not found", name, scopeName)
 	}
 	id := s.collections[i].id
 	s.collections = append(s.collections[:i:i], s.collections[i+1:]...)
@@ -143,6 +154,9 @@ func (m *manifest) dropCollection(scopeName, name string) (uint64, uint32, error
 func (m *manifest) dropScope(name string) (uint64, []uint32, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if name == defaultName {
+		return 0, nil, refused(http.StatusBadRequest, "Deleting _default scope is not allowed")
+	}
 	for i, s := range m.scopes {
 		if s.name != name {
 			continue

@@ -2,6 +2,7 @@ package cbnode
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"regexp"
 	"strings"
@@ -78,8 +79,9 @@ func (n *Node) create(w http.ResponseWriter, r *http.Request, create func(name s
 
 // writeOutcome answers a change of the manifest.
 func writeOutcome(w http.ResponseWriter, uid uint64, err error) {
-	if err != nil {
-		writeJSON(w, http.StatusBadRequest, map[string]any{"errors": map[string]string{"_": err.Error()}})
+	var refusal manifestError
+	if errors.As(err, &refusal) {
+		writeJSON(w, refusal.status, map[string]any{"errors": map[string]string{"_": refusal.text}})
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]string{"uid": hexadecimal(uid)})
