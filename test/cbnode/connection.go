@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -51,10 +52,7 @@ func newConnection(n *Node, run *incarnation, socket net.Conn) (*connection, *bu
 // serve reads requests until the connection ends.
 func (c *connection) serve(reader *bufio.Reader) {
 	for {
-		if checkHeader(reader) != nil {
-			return
-		}
-		p, _, err := c.requests.ReadPacket()
+		p, err := c.read(reader)
 		if err != nil {
 			return
 		}
@@ -66,7 +64,21 @@ func (c *connection) serve(reader *bufio.Reader) {
 	}
 }
 
-// checkHeader looks at the lengths in the next header, which the codec believes.
+// read reads a request. The codec believes the lengths in what it gets and panics where frames lie.
+func (c *connection) read(reader *bufio.Reader) (p *memd.Packet, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("malformed frames: %v", v)
+		}
+	}()
+	if err := checkHeader(reader); err != nil {
+		return nil, err
+	}
+	p, _, err = c.requests.ReadPacket()
+	return p, err
+}
+
+// checkHeader looks at the lengths in the next header, before the codec does.
 func checkHeader(reader *bufio.Reader) error {
 	const headerBytes = 24
 	header, err := reader.Peek(headerBytes)
