@@ -122,11 +122,11 @@ func (s *Store) note(ctx context.Context, v verb, err error) {
 func (s *Store) answered() {
 	s.heard.Store(s.opts.Now().UnixNano())
 	if s.down.Load() && s.down.CompareAndSwap(true, false) {
-		s.opts.Logger.Info("the store answers")
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		select {
 		case <-s.up:
+			s.opts.Logger.Info("the store answers again")
 		default:
 			close(s.up)
 		}

@@ -203,3 +203,24 @@ func TestAFileThatWasRemovedOrReplacedIsNotWrittenAnyMore(t *testing.T) {
 		t.Errorf("the file is back: %v", err)
 	}
 }
+
+// A transaction may have begun, for other writes, long before one of its writes was asked for.
+func TestATimeToLiveCountsFromItsWriteNotFromItsTransaction(t *testing.T) {
+	s := openInternal(t)
+	now := time.Now()
+	w := &writer{dialer: s.writer.dialer, file: s.writer.file, now: func() time.Time { return now }, counters: &s.counters}
+	if err := w.begin(); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Hour)
+	late := s.newWrite(verbPut, proto.NewKey("t", proto.KindSession, "late"), store.Absent)
+	late.ttl = time.Hour
+	w.batch = []*write{late}
+	if err := errors.Join(w.apply(), w.close()); err != nil {
+		t.Fatal(err)
+	}
+	s.opts.Now = func() time.Time { return now }
+	if _, err := s.Get(context.Background(), proto.NewKey("t", proto.KindSession, "late")); err != nil {
+		t.Errorf("a record of one hour is gone at once: %v", err)
+	}
+}

@@ -68,11 +68,11 @@ func newTransaction(ctx context.Context, d *dialer) (*transaction, error) {
 }
 
 // start takes the file's write lock, waiting for other processes.
-func (tx *transaction) start(now func() time.Time) error {
+func (tx *transaction) start() error {
 	if err := tx.begin.Exec(); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	tx.now, tx.changed = now(), false
+	tx.changed = false
 	if tx.readLast.Step() {
 		tx.last = tx.readLast.ColumnInt64(0)
 	}

@@ -105,7 +105,7 @@ func (w *writer) begin() error {
 		}
 		w.tx = tx
 	}
-	if err := w.tx.start(w.now); err != nil {
+	if err := w.tx.start(); err != nil {
 		w.fail(err)
 		return unavailable(err)
 	}
@@ -114,6 +114,8 @@ func (w *writer) begin() error {
 
 // apply carries out the batch and commits it. Its error holds for every write of the batch.
 func (w *writer) apply() error {
+	// Read after the batch is complete: a time to live must not count from before its write was asked for.
+	w.tx.now = w.now()
 	for _, write := range w.batch {
 		if err := w.tx.apply(write); err != nil {
 			w.fail(err)
