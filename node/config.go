@@ -23,6 +23,10 @@ type Config struct {
 	Cluster   string   // cluster: the name of the cluster; nodes of others are refused
 	Store     string   // store: URL of the store
 
+	StoreUser         string // store-user: for stores that ask for one
+	StorePassword     Secret // KLATCH_STORE_PASSWORD: no setting, so that it is never printed with them
+	StorePasswordFile string // store-password-file: the password, in place of the above
+
 	GossipKeyFile string // gossip-key-file: base64 of 16, 24 or 32 bytes; the first line encrypts, all decrypt
 	APITokenFile  string // api-token-file: the token that callers of the API must send
 	TLSCert       string // tls-cert: PEM file

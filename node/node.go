@@ -71,7 +71,7 @@ func (n *Node) start(ctx context.Context, release string) error {
 	if err := n.bind(); err != nil {
 		return err
 	}
-	if n.store, err = openStore(ctx, n.config.Store, time.Now, n.logger); err != nil {
+	if n.store, err = openStore(ctx, &n.config, time.Now, n.logger); err != nil {
 		return err
 	}
 	boot := rand.Uint64() | 1 // never zero

@@ -7,10 +7,25 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
+
+// Secret is a text that no log and no %+v shows.
+type Secret string
+
+// String masks the secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "(secret)"
+}
+
+// GoString masks it in %#v.
+func (s Secret) GoString() string { return strconv.Quote(s.String()) }
 
 // readSecretLines returns the lines of a file, without blank ones and comments.
 func readSecretLines(key, path string) ([]string, error) {
@@ -64,6 +79,25 @@ func readAPIToken(path string) (string, error) {
 		return "", fmt.Errorf("%w: api-token-file: the token in %s is shorter than %d characters (make one with: head -c 32 /dev/urandom | base64)", ErrConfig, path, shortest)
 	}
 	return lines[0], nil
+}
+
+// readStorePassword returns the password of the store, from where it was given.
+func readStorePassword(c *Config) (string, error) {
+	switch {
+	case c.StorePasswordFile == "":
+		return string(c.StorePassword), nil
+	case c.StorePassword != "":
+		return "", fmt.Errorf("%w: KLATCH_STORE_PASSWORD and store-password-file are both set: keep one", ErrConfig)
+	}
+	text, err := os.ReadFile(c.StorePasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("%w: store-password-file: %w", ErrConfig, err)
+	}
+	password := strings.TrimRight(string(text), "\r\n") // a password may begin with what would be a comment elsewhere
+	if password == "" {
+		return "", fmt.Errorf("%w: store-password-file: %s is empty", ErrConfig, c.StorePasswordFile)
+	}
+	return password, nil
 }
 
 // certificate is a TLS certificate that is read again when its file changes.

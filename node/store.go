@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"klatch/store"
+	"klatch/store/couchbase"
 	"klatch/store/memory"
 	"klatch/store/sqlite"
 )
@@ -22,12 +24,14 @@ type driver interface {
 
 // openStore chooses the driver by the URL's scheme:
 //
-//	sqlite:PATH or sqlite:///PATH   a file on this machine, which several nodes here may share
-//	memory:                         nothing durable, for tests and a node alone
-func openStore(ctx context.Context, storeURL string, now func() time.Time, logger *zap.Logger) (driver, error) {
-	scheme, rest, ok := strings.Cut(storeURL, ":")
+//	sqlite:PATH or sqlite:///PATH     a file on this machine, which several nodes here may share
+//	couchbase://HOST,…/BUCKET?…       a Couchbase cluster; couchbases:// for TLS
+//	memory:                           nothing durable, for tests and a node alone
+func openStore(ctx context.Context, config *Config, now func() time.Time, logger *zap.Logger) (driver, error) {
+	const schemes = "use sqlite:PATH, couchbase://HOST/BUCKET or memory:"
+	scheme, rest, ok := strings.Cut(config.Store, ":")
 	if !ok {
-		return nil, fmt.Errorf("%w: store %q has no scheme: use memory: or sqlite:PATH", ErrConfig, redactURL(storeURL))
+		return nil, fmt.Errorf("%w: store %q has no scheme: %s", ErrConfig, redactURL(config.Store), schemes)
 	}
 	switch scheme {
 	case "memory":
@@ -35,20 +39,49 @@ func openStore(ctx context.Context, storeURL string, now func() time.Time, logge
 	case "sqlite":
 		path := strings.TrimPrefix(rest, "//")
 		if path == "" || strings.ContainsAny(path, "?#") {
-			return nil, fmt.Errorf("%w: store %q is not sqlite:PATH, such as sqlite:klatch-data/klatch.db, and takes no parameters", ErrConfig, redactURL(storeURL))
+			return nil, fmt.Errorf("%w: store %q is not sqlite:PATH, such as sqlite:klatch-data/klatch.db, and takes no parameters", ErrConfig, redactURL(config.Store))
 		}
 		opened, err := sqlite.Open(ctx, sqlite.Options{Path: path, Now: now, Logger: logger})
 		if err != nil {
 			return nil, err // not opened: a nil *sqlite.Store would be no nil driver
 		}
 		return opened, nil
+	case "couchbase", "couchbases":
+		return openCouchbase(ctx, config, logger)
 	default:
-		return nil, fmt.Errorf("%w: store scheme %.32q is unknown: use memory: or sqlite:PATH", ErrConfig, scheme)
+		return nil, fmt.Errorf("%w: store scheme %.32q is unknown: %s", ErrConfig, scheme, schemes)
 	}
+}
+
+func openCouchbase(ctx context.Context, config *Config, logger *zap.Logger) (driver, error) {
+	options, err := couchbase.ParseURL(config.Store)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	password, err := readStorePassword(config)
+	if err != nil {
+		return nil, err
+	}
+	options.User, options.Password, options.Logger = config.StoreUser, password, logger
+	opened, err := couchbase.Open(ctx, options)
+	switch {
+	case errors.Is(err, store.ErrInvalid):
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	case err != nil:
+		return nil, err
+	}
+	return opened, nil
 }
 
 // redactURL hides a password that somebody put into a URL.
 func redactURL(s string) string {
+	if strings.HasPrefix(s, "couchbase") { // may name several hosts, which net/url does not know
+		options, err := couchbase.ParseURL(s)
+		if err != nil {
+			return "(not a URL)"
+		}
+		return options.String()
+	}
 	u, err := url.Parse(s)
 	if err != nil {
 		return "(not a URL)"

@@ -18,7 +18,10 @@ import (
 	"klatch/session"
 )
 
-const envPrefix = "KLATCH_"
+const (
+	envPrefix        = "KLATCH_"
+	storePasswordEnv = "KLATCH_STORE_PASSWORD"
+)
 
 // defineSettings defines what a node can be told. The names of the flags are the keys of the configuration
 // file, and, in capitals and with underscores, of the environment.
@@ -31,7 +34,9 @@ func defineSettings(flags *pflag.FlagSet) {
 	flags.String("advertise", "", "gossip `address` that peers are told, if they cannot use --gossip")
 	flags.StringSlice("join", nil, "gossip `addresses` of other nodes: host:port,…; DNS names are resolved again and again")
 	flags.String("cluster", "klatch", "`name` of the cluster; nodes of other clusters are refused")
-	flags.String("store", "sqlite:klatch-data/klatch.db", "`URL` of the store: sqlite:PATH or memory:")
+	flags.String("store", "sqlite:klatch-data/klatch.db", "`URL` of the store: sqlite:PATH, couchbase://HOST,…/BUCKET?… (couchbases:// for TLS) or memory:")
+	flags.String("store-user", "", "`user` of the store; the password comes from KLATCH_STORE_PASSWORD or --store-password-file, never from the URL")
+	flags.String("store-password-file", "", "`file` with the password of the store")
 	flags.String("gossip-key-file", "", "`file` of base64 keys for gossip: the first encrypts, all decrypt")
 	flags.String("api-token-file", "", "`file` with the token that callers of the API must send")
 	flags.String("tls-cert", "", "PEM `file` with the certificate of the listeners, read again when it changes")
@@ -130,6 +135,7 @@ func typed(kind, text string) any {
 var notSettings = map[string]bool{
 	"KLATCH_PARENT_FD": true, // from klatch demo to its nodes
 	"KLATCH_API_TOKEN": true, // for the commands that call a node
+	storePasswordEnv:   true, // a secret, which --print-config must not show
 }
 
 func envName(key string) string {
@@ -178,15 +184,19 @@ func editDistance(a, b string) int {
 // nodeConfig turns the merged settings into a node's configuration.
 func nodeConfig(settings *koanf.Koanf) (node.Config, error) {
 	config := node.Config{
-		Name:          settings.String("name"),
-		HTTP:          settings.String("http"),
-		Admin:         settings.String("admin"),
-		App:           settings.String("app"),
-		Gossip:        settings.String("gossip"),
-		Advertise:     settings.String("advertise"),
-		Join:          settings.Strings("join"),
-		Cluster:       settings.String("cluster"),
-		Store:         settings.String("store"),
+		Name:      settings.String("name"),
+		HTTP:      settings.String("http"),
+		Admin:     settings.String("admin"),
+		App:       settings.String("app"),
+		Gossip:    settings.String("gossip"),
+		Advertise: settings.String("advertise"),
+		Join:      settings.Strings("join"),
+		Cluster:   settings.String("cluster"),
+		Store:     settings.String("store"),
+		StoreUser: settings.String("store-user"),
+
+		StorePasswordFile: settings.String("store-password-file"),
+
 		GossipKeyFile: settings.String("gossip-key-file"),
 		APITokenFile:  settings.String("api-token-file"),
 		TLSCert:       settings.String("tls-cert"),

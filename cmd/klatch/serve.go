@@ -27,6 +27,7 @@ Settings come from flags, then from KLATCH_* in the environment, then from the Y
 defaults. Keys are the names of the flags: session.idle is KLATCH_SESSION_IDLE.`,
 		Example: `  klatch serve
   klatch serve --name n1 --join 10.0.0.2:7946,10.0.0.3:7946 --config /etc/klatch.yaml
+  KLATCH_STORE_USER=klatch KLATCH_STORE_PASSWORD=… klatch serve --store couchbase://db1,db2/klatch
   klatch serve --print-config`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,6 +39,7 @@ defaults. Keys are the names of the flags: session.idle is KLATCH_SESSION_IDLE.`
 			if err != nil {
 				return err
 			}
+			config.StorePassword = node.Secret(os.Getenv(storePasswordEnv))
 			if err := config.Validate(); err != nil {
 				return err
 			}

@@ -13,14 +13,6 @@ import (
 	"klatch/store"
 )
 
-func (s *suite) lister() store.Lister {
-	lister, ok := s.store.(store.Lister)
-	if !ok {
-		s.Skip("the driver does not list")
-	}
-	return lister
-}
-
 // ids lists under a prefix of ids and returns what was found, sorted.
 func (s *suite) ids(lister store.Lister, kind proto.Kind, prefix string) []string {
 	s.Helper()
@@ -45,7 +37,7 @@ func (s *suite) ids(lister store.Lister, kind proto.Kind, prefix string) []strin
 }
 
 func (s *suite) list() {
-	lister := s.lister()
+	lister := s.store.(store.Lister)
 	for _, id := range []string{"a", "a/1", "a/2", "a%", "a0", "b", "ü", "ü1", "\U0010ffff", "\U0010ffff1"} {
 		s.put(proto.Key{Tenant: s.tenant, Kind: proto.KindDocument, ID: id}, "value of "+id, hourly(store.Any))
 	}
@@ -93,7 +85,7 @@ func (s *suite) list() {
 // listWhileWriting checks that visits may use the store, many at once, and that what is there all along
 // is always listed.
 func (s *suite) listWhileWriting() {
-	lister := s.lister()
+	lister := s.store.(store.Lister)
 	n := 1000
 	if testing.Short() {
 		n = 300

@@ -44,10 +44,7 @@ func Run(t *testing.T, h Harness) {
 	if h.Patience == 0 {
 		h.Patience = 30 * time.Second
 	}
-	for _, part := range []struct {
-		name string
-		run  func(*suite)
-	}{
+	parts := []part{
 		{"Get", (*suite).get},
 		{"PutAny", (*suite).putAny},
 		{"PutAbsent", (*suite).putAbsent},
@@ -70,9 +67,11 @@ func Run(t *testing.T, h Harness) {
 		{"CancelledContext", (*suite).cancelledContext},
 		{"OutcomesAreTrue", (*suite).outcomesAreTrue},
 		{"Closed", (*suite).closed},
-		{"List", (*suite).list},
-		{"ListWhileWriting", (*suite).listWhileWriting},
-	} {
+	}
+	if _, lists := h.Open(t).(store.Lister); lists {
+		parts = append(parts, part{"List", (*suite).list}, part{"ListWhileWriting", (*suite).listWhileWriting})
+	}
+	for _, part := range parts {
 		t.Run(part.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*h.Patience)
 			t.Cleanup(cancel)
@@ -81,6 +80,12 @@ func Run(t *testing.T, h Harness) {
 			part.run(s)
 		})
 	}
+}
+
+// part is one test of the suite.
+type part struct {
+	name string
+	run  func(*suite)
 }
 
 // suites keeps the tenants of all suites of a process apart.
