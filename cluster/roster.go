@@ -22,6 +22,14 @@ type Member struct {
 	Alive   bool // false: it vanished, and is still being looked for
 }
 
+// StateName returns the member's state as operators see it: that of its meta, or "vanished".
+func (m Member) StateName() string {
+	if !m.Alive {
+		return "vanished"
+	}
+	return m.Meta.State.String()
+}
+
 const (
 	// forgetAfter is how long a vanished member is looked for.
 	forgetAfter = 24 * time.Hour

@@ -17,6 +17,7 @@ import (
 	"klatch/server/api"
 	"klatch/server/app"
 	"klatch/session"
+	"klatch/store/observe"
 )
 
 // shutdownTimeout bounds how long requests under way may take to end.
@@ -28,17 +29,20 @@ type Node struct {
 	logger *zap.Logger
 
 	store     driver
+	observed  *observe.Store
 	sessions  *session.Manager
 	news      *news
 	cluster   *cluster.Cluster
 	listeners []*listener
 	api       *api.API
 
-	state    atomic.Uint32 // a proto.NodeState
-	leaving  chan departure
-	serving  sync.WaitGroup
-	stopOnce sync.Once
-	stopped  error
+	state   atomic.Uint32 // a proto.NodeState
+	leaving chan departure
+	serving sync.WaitGroup // the listeners, and who waits for the store
+
+	stopWaiting context.CancelFunc // for the store's first answer
+	stopOnce    sync.Once
+	stopped     error
 }
 
 // departure is a wish of the API that the node leaves.
@@ -74,9 +78,14 @@ func (n *Node) start(ctx context.Context, release string) error {
 	if n.store, err = openStore(ctx, &n.config, time.Now, n.logger); err != nil {
 		return err
 	}
+	n.observed = observe.New(observe.Options{
+		Store:  n.store,
+		Probe:  proto.NewKey(session.DefaultTenant, proto.KindNode, n.config.Name),
+		Logger: n.logger,
+	})
 	boot := rand.Uint64() | 1 // never zero
 	n.sessions, err = session.New(session.Options{
-		Store:    n.store,
+		Store:    n.observed,
 		News:     n.news,
 		Node:     n.config.Name,
 		Writer:   boot,
@@ -109,21 +118,38 @@ func (n *Node) start(ctx context.Context, release string) error {
 	}
 	n.news.cluster.Store(n.cluster)
 
-	options := api.Options{Sessions: n.sessions, Node: n, Membership: n.cluster, Logger: n.logger}
+	options := api.Options{Sessions: n.sessions, Node: n, Membership: n.cluster, Metrics: n.metrics(), Logger: n.logger}
 	if token != "" {
 		options.Token = api.NewToken(token)
 	}
 	n.api = api.New(options)
 	n.serve()
-	n.setState(proto.Ready)
-	n.cluster.SetState(proto.Ready)
-	n.logger.Info("ready",
+	n.logger.Info("serving",
 		zap.String("http", n.address("http")), zap.String("admin", n.address("admin")), zap.String("app", n.address("app")),
 		zap.String("gossip", n.config.Gossip), zap.String("store", redactURL(n.config.Store)))
 	if n.config.Insecure {
 		n.logger.Warn("--insecure: listeners beyond loopback may lack TLS, an API token or a gossip key")
 	}
+	n.whenStoreAnswers()
 	return nil
+}
+
+// whenStoreAnswers makes the node ready with the first answer of its store. A node starts, joins and waits without
+// one.
+func (n *Node) whenStoreAnswers() {
+	ctx, cancel := context.WithCancel(context.Background())
+	n.stopWaiting = cancel
+	n.serving.Go(func() {
+		select {
+		case <-n.observed.Up():
+		case <-ctx.Done():
+			return
+		}
+		if n.state.CompareAndSwap(uint32(proto.Joining), uint32(proto.Ready)) {
+			n.cluster.SetState(proto.Ready)
+			n.logger.Info("ready")
+		}
+	})
 }
 
 // bind takes all HTTP addresses before anything else is started.
@@ -188,6 +214,14 @@ func (n *Node) Ready() (ready bool, state string) {
 	return s == proto.Ready, s.String()
 }
 
+// Degraded implements api.Node.
+func (n *Node) Degraded() string {
+	if n.observed.Down() {
+		return "store"
+	}
+	return ""
+}
+
 // Drain implements api.Node: it makes Run leave on purpose.
 func (n *Node) Drain(waitForBalancers bool) {
 	select {
@@ -225,12 +259,18 @@ func (n *Node) stop(ctx context.Context) error {
 		for _, l := range n.listeners {
 			failures = append(failures, l.shutdown(ctx))
 		}
+		if n.stopWaiting != nil {
+			n.stopWaiting()
+		}
 		n.serving.Wait()
 		if n.cluster != nil {
 			n.leave()
 		}
 		if n.sessions != nil {
 			n.sessions.Close()
+		}
+		if n.observed != nil {
+			n.observed.Close()
 		}
 		if n.store != nil {
 			failures = append(failures, n.store.Close())

@@ -24,6 +24,8 @@ type Node interface {
 	Name() string
 	// Ready reports whether balancers should send requests here, and the node's state in a word.
 	Ready() (ready bool, state string)
+	// Degraded names what the node does without for now, such as "store", or is empty.
+	Degraded() string
 	// Drain begins to leave on purpose and returns at once. It may first serve on until balancers have
 	// noticed that the node is not ready.
 	Drain(waitForBalancers bool)
@@ -35,12 +37,13 @@ type Membership interface {
 	Join(ctx context.Context, addresses ...string) (int, error)
 }
 
-// Options configure an [API]. All but Token are required.
+// Options configure an [API]. All but Token and Metrics are required.
 type Options struct {
 	Sessions   *session.Manager
 	Node       Node
 	Membership Membership
-	Token      *Token // nil: no token is asked for
+	Token      *Token       // nil: no token is asked for
+	Metrics    http.Handler // what GET /metrics answers on the admin listener; nil: not found
 	Logger     *zap.Logger
 }
 
@@ -74,6 +77,13 @@ func (a *API) clusterResources() resources {
 	}
 }
 
+func (a *API) metricsResources() resources {
+	if a.Metrics == nil {
+		return nil
+	}
+	return resources{"/metrics": {http.MethodGet: a.Metrics.ServeHTTP}}
+}
+
 func (a *API) healthResources() resources {
 	return resources{
 		"/healthz": {http.MethodGet: a.healthz},
@@ -84,8 +94,10 @@ func (a *API) healthResources() resources {
 // Public returns what listens on --http: sessions and health.
 func (a *API) Public() http.Handler { return a.front(a.sessionResources()) }
 
-// Admin returns what listens on --admin: the cluster, and all that is public.
-func (a *API) Admin() http.Handler { return a.front(a.sessionResources(), a.clusterResources()) }
+// Admin returns what listens on --admin: the cluster, the metrics, and all that is public.
+func (a *API) Admin() http.Handler {
+	return a.front(a.sessionResources(), a.clusterResources(), a.metricsResources())
+}
 
 // front puts around a listener's resources what all of them share.
 func (a *API) front(served ...resources) http.Handler {
@@ -118,6 +130,9 @@ func (a *API) WithHealth(next http.Handler) http.Handler {
 	health := a.healthResources()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Klatch-Node", a.Node.Name())
+		if degraded := a.Node.Degraded(); degraded != "" {
+			w.Header().Set("Klatch-Degraded", degraded)
+		}
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 			problem.MalformedQuery(err).Write(w) // net/http would drop the malformed part in silence
 			return

@@ -28,14 +28,16 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type fakeNode struct {
-	state   proto.NodeState
-	drained chan bool
+	state    proto.NodeState
+	degraded string
+	drained  chan bool
 }
 
 func (n *fakeNode) Name() string { return "n1" }
 func (n *fakeNode) Ready() (bool, string) {
 	return n.state == proto.Ready, n.state.String()
 }
+func (n *fakeNode) Degraded() string            { return n.degraded }
 func (n *fakeNode) Drain(waitForBalancers bool) { n.drained <- waitForBalancers }
 
 type alone struct{}
@@ -71,7 +73,7 @@ func newRig(t *testing.T, token *Token) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.api = New(Options{Sessions: r.manager, Node: r.node, Membership: alone{}, Token: token, Logger: zap.NewNop()})
+	r.api = New(Options{Sessions: r.manager, Node: r.node, Membership: alone{}, Token: token, Metrics: http.NotFoundHandler(), Logger: zap.NewNop()})
 	r.server = httptest.NewServer(r.api.Admin())
 	t.Cleanup(func() {
 		r.server.Client().CloseIdleConnections()
@@ -382,6 +384,18 @@ func TestReadiness(t *testing.T) {
 	r.expect(http.StatusOK, http.MethodGet, "/healthz", "")
 }
 
+func TestANodeWithoutItsStoreIsReadyAndSaysSo(t *testing.T) {
+	r := newRig(t, nil)
+	path, _ := r.create(`{}`)
+	r.node.degraded = "store"
+	if a := r.expect(http.StatusOK, http.MethodGet, "/readyz", ""); a.body["degraded"] != "store" {
+		t.Errorf("answer %s", a.text)
+	}
+	if a := r.expect(http.StatusOK, http.MethodGet, path, ""); a.header.Get("Klatch-Degraded") != "store" {
+		t.Errorf("headers %v", a.header)
+	}
+}
+
 func TestTheCluster(t *testing.T) {
 	r := newRig(t, nil)
 	a := r.expect(http.StatusOK, http.MethodGet, "/v1/cluster", "")
@@ -440,7 +454,7 @@ func TestTheOpenAPIFileListsWhatIsServed(t *testing.T) {
 		}
 	}
 	api := newRig(t, nil).api
-	for _, part := range []resources{api.sessionResources(), api.clusterResources(), api.healthResources()} {
+	for _, part := range []resources{api.sessionResources(), api.clusterResources(), api.metricsResources(), api.healthResources()} {
 		for path, methods := range part {
 			for method := range methods {
 				served = append(served, method+" "+path)

@@ -21,17 +21,13 @@ func (a *API) getCluster(w http.ResponseWriter, _ *http.Request) {
 	ready, state := a.Node.Ready()
 	members := []memberBody{}
 	for _, m := range a.Membership.Members() {
-		memberState := m.Meta.State.String()
-		if !m.Alive {
-			memberState = "vanished"
-		}
 		members = append(members, memberBody{
 			Name:    m.Name,
 			Address: m.Address,
 			HTTP:    m.Meta.HTTP,
 			Admin:   m.Meta.Admin,
 			Release: m.Meta.Release,
-			State:   memberState,
+			State:   m.StateName(),
 			Self:    m.Self,
 		})
 	}

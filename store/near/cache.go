@@ -30,6 +30,8 @@ type Options[V Value] struct {
 	// MaxAge is how old a copy may grow before its next use asks the store: the staleness bound in the
 	// worst case, a writer that died between its commit and its news. Default 60 s.
 	MaxAge time.Duration
+	// Outage is for how long beyond MaxAge a copy still answers while the store cannot be reached. Default 5 m.
+	Outage time.Duration
 	// ReadTimeout bounds one store read that fills the cache. Default 5 s.
 	ReadTimeout time.Duration
 	// Now is the clock. Default time.Now.
@@ -60,6 +62,9 @@ func New[V Value](opts Options[V]) (*Cache[V], error) {
 	if opts.MaxAge == 0 {
 		opts.MaxAge = time.Minute
 	}
+	if opts.Outage == 0 {
+		opts.Outage = 5 * time.Minute
+	}
 	if opts.ReadTimeout == 0 {
 		opts.ReadTimeout = 5 * time.Second
 	}
@@ -89,9 +94,9 @@ func (c *Cache[V]) Close() {
 	c.copies.StopAllGoroutines()
 }
 
-// Get returns a copy that meets want, from memory if one is usable, else from the store. Its errors are
-// those of store.Get and of Decode. The copy may have expired by its own record; that is for the caller to
-// see.
+// Get returns a copy that meets want, from memory if one is usable, else from the store. While the store cannot
+// be reached, a copy that is only too old still answers for a while. Its errors are those of store.Get and of
+// Decode. The copy may have expired by its own record; that is for the caller to see.
 func (c *Cache[V]) Get(ctx context.Context, key proto.Key, want Want) (*Copy[V], error) {
 	arrived := want.Arrived
 	if arrived.IsZero() {
@@ -117,6 +122,11 @@ func (c *Cache[V]) Get(ctx context.Context, key proto.Key, want Want) (*Copy[V],
 			return nil, err
 		}
 	}
+	if errors.Is(f.err, store.ErrUnavailable) && want.Level != Latest {
+		if copy, ok := c.copies.GetIfPresent(key); ok && c.within(copy, want, c.opts.Now(), c.opts.MaxAge+c.opts.Outage) {
+			return copy, nil
+		}
+	}
 	return f.copy, f.err
 }
 
@@ -124,10 +134,15 @@ func (c *Cache[V]) Get(ctx context.Context, key proto.Key, want Want) (*Copy[V],
 func (c *Cache[V]) Peek(key proto.Key) (*Copy[V], bool) { return c.copies.GetIfPresent(key) }
 
 func (c *Cache[V]) usable(copy *Copy[V], want Want, now time.Time) bool {
+	return c.within(copy, want, now, c.opts.MaxAge)
+}
+
+// within reports whether a copy up to that age may answer.
+func (c *Cache[V]) within(copy *Copy[V], want Want, now time.Time, maxAge time.Duration) bool {
 	if fence := c.fence.Load(); fence != nil && !copy.began.After(*fence) {
 		return false
 	}
-	if age(copy.began, now) > c.opts.MaxAge || copy.Value.Expired(now) {
+	if age(copy.began, now) > maxAge || copy.Value.Expired(now) {
 		return false
 	}
 	_, changed := copy.Value.Stamps()

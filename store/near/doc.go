@@ -5,7 +5,8 @@
 // A copy counts its age from the start of the store operation that brought it. It is usable if it is not
 // below the version that the reader has seen, its deadline has not passed, it is younger than the maximum
 // age, and it did not begin before the fence. All of this is looked at when the copy is read, by the
-// monotonic and the wall clock, so that a process that was frozen, or a machine that slept, knows.
+// monotonic and the wall clock, so that a process that was frozen, or a machine that slept, knows. While the store
+// cannot be reached, the maximum age alone is stretched, for a bounded time.
 //
 // # Which results may be kept
 //

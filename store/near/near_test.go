@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +54,7 @@ func at(version proto.Version, text string) *note {
 // gate is a real store whose answers can be held back after the operation has been done.
 type gate struct {
 	*memory.Store
+	failGet atomic.Bool
 
 	mu      sync.Mutex // guards the rest
 	reads   int
@@ -62,6 +64,9 @@ type gate struct {
 }
 
 func (g *gate) Get(ctx context.Context, key proto.Key) (store.Record, error) {
+	if g.failGet.Load() {
+		return store.Record{}, fmt.Errorf("%w: test", store.ErrUnavailable)
+	}
 	record, err := g.Store.Get(ctx, key)
 	g.mu.Lock()
 	g.reads++
@@ -400,6 +405,40 @@ func TestACopyOverTheMaximumAgeIsChecked(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		f.get(Want{})
 		f.expectReads(2)
+	})
+}
+
+func TestWhileTheStoreIsOutOfReachACopyAnswersForABoundedTime(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.get(Want{})
+		f.store.failGet.Store(true)
+		time.Sleep(time.Minute + 4*time.Minute)
+		f.expect("in the outage", f.get(Want{After: 1}), "one")
+		for what, want := range map[string]Want{"a newer token": {After: 2}, "latest": {Level: Latest}} {
+			if _, err := f.cache.Get(f.t.Context(), f.key, want); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		other := proto.NewKey("t", proto.KindDocument, "unknown")
+		if _, err := f.cache.Get(f.t.Context(), other, Want{}); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("an unknown record: %v", err)
+		}
+		time.Sleep(time.Minute + time.Millisecond)
+		if _, err := f.cache.Get(f.t.Context(), f.key, Want{}); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("after the bound: %v", err)
+		}
+	})
+}
+
+func TestWhileTheStoreIsOutOfReachACopyBehindTheFenceDoesNotAnswer(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.get(Want{})
+		f.store.failGet.Store(true)
+		time.Sleep(time.Millisecond)
+		f.cache.Fence()
+		if _, err := f.cache.Get(f.t.Context(), f.key, Want{}); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("behind the fence: %v", err)
+		}
 	})
 }
 

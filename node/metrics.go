@@ -1,0 +1,92 @@
+package node
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics returns the handler of /metrics. The figures are those that the parts count anyway; they are read when
+// somebody asks.
+func (n *Node) metrics() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector{n})
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+}
+
+var (
+	storeOperations = prometheus.NewDesc("klatch_store_operations_total", "Operations on the store, by verb and outcome.", []string{"verb", "outcome"}, nil)
+	storeUp         = prometheus.NewDesc("klatch_store_up", "Whether the store answers: 1 or 0.", nil, nil)
+	nearReads       = prometheus.NewDesc("klatch_near_reads_total", "Reads of the near cache: hits, and misses that needed the store; joined ones shared a read under way.", []string{"result"}, nil)
+	nearInvalidated = prometheus.NewDesc("klatch_near_invalidated_total", "Copies dropped by news.", nil, nil)
+	nearUnkept      = prometheus.NewDesc("klatch_near_unkept_total", "Results of the store not kept because newer news had come.", nil, nil)
+	nearFences      = prometheus.NewDesc("klatch_near_fences_total", "Times that the fence was raised.", nil, nil)
+	nearBytes       = prometheus.NewDesc("klatch_near_bytes", "Memory of all copies.", nil, nil)
+	nearCopies      = prometheus.NewDesc("klatch_near_copies", "Number of copies.", nil, nil)
+	busItems        = prometheus.NewDesc("klatch_bus_items_total", "Items of news, each once however many peers it went to.", []string{"direction"}, nil)
+	busBatches      = prometheus.NewDesc("klatch_bus_batches_total", "Batches of news.", []string{"direction"}, nil)
+	busDrops        = prometheus.NewDesc("klatch_bus_drops_total", "Items or arrivals that did not fit into a queue; each raises a fence.", []string{"direction"}, nil)
+	busErrors       = prometheus.NewDesc("klatch_bus_errors_total", "Datagrams that were not sent, not readable, or of a kind that this release does not know.", []string{"kind"}, nil)
+	busGaps         = prometheus.NewDesc("klatch_bus_gaps_total", "Ranges of missing numbers that a fence covered.", nil, nil)
+	busFences       = prometheus.NewDesc("klatch_bus_fences_total", "Fences that the bus raised, by reason.", []string{"reason"}, nil)
+	members         = prometheus.NewDesc("klatch_cluster_members", "Members of the cluster, by state.", []string{"state"}, nil)
+)
+
+// collector reads the counts of a node's parts.
+type collector struct{ node *Node }
+
+// Describe implements prometheus.Collector. Describing nothing makes the collector unchecked, which suits labels
+// that come and go.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	counter := func(desc *prometheus.Desc, n uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge := func(desc *prometheus.Desc, n float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, n, labels...)
+	}
+	for _, count := range c.node.observed.Counts() {
+		counter(storeOperations, count.N, count.Verb, count.Outcome)
+	}
+	up := 1.0
+	if c.node.observed.Down() {
+		up = 0
+	}
+	gauge(storeUp, up)
+
+	near := c.node.sessions.Stats()
+	counter(nearReads, near.Hits, "hit")
+	counter(nearReads, near.Misses-near.Joins, "miss")
+	counter(nearReads, near.Joins, "joined")
+	counter(nearInvalidated, near.Invalidated)
+	counter(nearUnkept, near.Unkept)
+	counter(nearFences, near.Fences)
+	gauge(nearBytes, float64(near.Bytes))
+	gauge(nearCopies, float64(near.Copies))
+
+	states := map[string]int{}
+	for _, m := range c.node.cluster.Members() {
+		states[m.StateName()]++
+	}
+	for state, n := range states {
+		gauge(members, float64(n), state)
+	}
+	bus := c.node.cluster.Stats()
+	counter(busItems, bus.ItemsSent, "sent")
+	counter(busItems, bus.ItemsReceived, "received")
+	counter(busBatches, bus.BatchesSent, "sent")
+	counter(busBatches, bus.BatchesReceived, "received")
+	counter(busDrops, bus.SendDrops, "send")
+	counter(busDrops, bus.ReceiveDrops, "receive")
+	counter(busErrors, bus.SendErrors, "send")
+	counter(busErrors, bus.DecodeErrors, "decode")
+	counter(busErrors, bus.Unknown, "unknown")
+	counter(busGaps, bus.Gaps)
+	for reason, n := range bus.Fences {
+		counter(busFences, n, reason)
+	}
+}
