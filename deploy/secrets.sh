@@ -18,7 +18,7 @@ make_secret() { # NAME COMMAND…
 	fi
 	value=$("$@")
 	printf '%s\n' "$value" >"$file.new"
-	chmod 444 "$file.new"
+	chmod 644 "$file.new"
 	mv "$file.new" "$file"
 	echo "made $file"
 }
