@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -23,16 +24,24 @@ import (
 // patience bounds every wait of these tests. It is generous, since machines are shared and noisy.
 const patience = 30 * time.Second
 
-var binary string
+var (
+	binary   string // klatch
+	cbserver string // the Couchbase-protocol test server
+
+	onCouchbase = flag.Bool("couchbase", false, "run the clusters on the Couchbase-protocol test server instead of SQLite")
+)
 
 func TestMain(m *testing.M) {
-	var err error
-	if binary, err = filepath.Abs("../bin/klatch"); err == nil {
-		_, err = os.Stat(binary)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "run these tests by make e2e, which builds the binary:", err)
-		os.Exit(1)
+	flag.Parse()
+	for path, name := range map[*string]string{&binary: "klatch", &cbserver: "cbserver"} {
+		var err error
+		if *path, err = filepath.Abs("../bin/" + name); err == nil {
+			_, err = os.Stat(*path)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "run these tests by make e2e, which builds the binaries:", err)
+			os.Exit(1)
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -79,9 +88,24 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// startNodes starts n nodes on one SQLite file and waits until each is ready and knows the others. When the test
-// ends they are drained, and each must exit with 0.
+// startNodes starts n nodes on one store and waits until each is ready and knows the others. When the test ends
+// they are drained, and each must exit with 0.
 func startNodes(t *testing.T, n int, flags ...string) nodes {
+	t.Helper()
+	storeURL := "sqlite:" + filepath.Join(t.TempDir(), "klatch.db")
+	if *onCouchbase {
+		storeURL = startCouchbase(t).url
+	}
+	all := launchNodes(t, n, storeURL, flags...)
+	for _, node := range all {
+		node.waitReady()
+		node.waitMembers(n)
+	}
+	return all
+}
+
+// launchNodes starts n nodes and does not wait for them.
+func launchNodes(t *testing.T, n int, storeURL string, flags ...string) nodes {
 	t.Helper()
 	dir := t.TempDir()
 	var all nodes
@@ -93,13 +117,9 @@ func startNodes(t *testing.T, n int, flags ...string) nodes {
 		})
 	}
 	for _, node := range all {
-		node.start(all[0].gossip, "sqlite:"+filepath.Join(dir, "klatch.db"), flags...)
+		node.start(all[0].gossip, storeURL, flags...)
 	}
 	t.Cleanup(all.stop)
-	for _, node := range all {
-		node.waitReady()
-		node.waitMembers(n)
-	}
 	return all
 }
 
@@ -114,6 +134,7 @@ func (n *node) start(seed, store string, flags ...string) {
 		"--gossip", n.gossip, "--join", seed, "--store", store, "--drain-grace", "100ms"}, flags...)
 	n.process = exec.Command(binary, args...)
 	n.process.Stdout, n.process.Stderr = log, log
+	n.process.Env = append(os.Environ(), "KLATCH_STORE_USER=Administrator", "KLATCH_STORE_PASSWORD=password")
 	if err := n.process.Start(); err != nil {
 		n.t.Fatal(err)
 	}
@@ -224,6 +245,21 @@ func (n *node) waitMembers(want int) {
 	})
 }
 
+// metrics returns what /metrics answers.
+func (n *node) metrics() string {
+	n.t.Helper()
+	response, err := http.Get("http://" + n.admin + "/metrics")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(text)
+}
+
 func getJSON(url string, v any) error {
 	response, err := http.Get(url)
 	if err != nil {
@@ -238,11 +274,12 @@ func getJSON(url string, v any) error {
 
 // answer is what a node said to one request.
 type answer struct {
-	status  int
-	node    string // which node answered
-	etag    string
-	cookie  string // the session cookie that it set, if any
-	session struct {
+	status               int
+	node                 string // which node answered
+	degraded, retryAfter string
+	etag                 string
+	cookie               string // the session cookie that it set, if any
+	session              struct {
 		ID         string
 		Version    string
 		Attributes json.RawMessage
@@ -289,6 +326,7 @@ func request(ctx context.Context, method, url, body string, headers ...string) (
 		return a, err
 	}
 	a.status, a.node, a.etag = response.StatusCode, response.Header.Get("Klatch-Node"), response.Header.Get("ETag")
+	a.degraded, a.retryAfter = response.Header.Get("Klatch-Degraded"), response.Header.Get("Retry-After")
 	for _, cookie := range response.Cookies() {
 		if cookie.Name == "klatch" {
 			a.cookie = cookie.Value

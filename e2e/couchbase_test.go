@@ -1,0 +1,193 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// couchbase is a process that speaks the protocol of Couchbase, with faults on demand.
+type couchbase struct {
+	t     *testing.T
+	url   string // for --store
+	admin string // takes commands
+}
+
+func startCouchbase(t *testing.T) *couchbase {
+	t.Helper()
+	port := func() string { return strings.TrimPrefix(freeAddress(t), "127.0.0.1:") }
+	process := exec.Command(cbserver, "-kv", port(), "-mgmt", port(), "-admin", port())
+	out, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Signal(syscall.SIGTERM)
+		_ = process.Wait() // however it ends
+	})
+	lines := bufio.NewReader(out)
+	url, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatalf("cbserver says %q: %v", url, err)
+	}
+	admin, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatalf("cbserver says %q: %v", admin, err)
+	}
+	return &couchbase{t: t, url: strings.TrimSpace(url), admin: strings.TrimSpace(strings.TrimPrefix(admin, "admin "))}
+}
+
+// command gives the server a command, such as freeze or stop.
+func (c *couchbase) command(text string) {
+	c.t.Helper()
+	response, err := http.Post(c.admin, "text/plain", strings.NewReader(text))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		c.t.Fatalf("cbserver: %s: %s", text, response.Status)
+	}
+}
+
+// readiness returns what /readyz answers.
+func (n *node) readiness() (status int, degraded string) {
+	n.t.Helper()
+	response, err := http.Get("http://" + n.api + "/readyz")
+	if err != nil {
+		return 0, ""
+	}
+	response.Body.Close()
+	return response.StatusCode, response.Header.Get("Klatch-Degraded")
+}
+
+func (n *node) waitReadiness(status int, degraded string) {
+	n.t.Helper()
+	eventually(n.t, func() error {
+		if s, d := n.readiness(); s != status || d != degraded {
+			return fmt.Errorf("%s answers %d, degraded %q; want %d, %q", n.name, s, d, status, degraded)
+		}
+		return nil
+	})
+}
+
+func TestNodesStartWithoutTheStoreAndBecomeReadyWhenItAppears(t *testing.T) {
+	server := startCouchbase(t)
+	server.command("stop")
+	cluster := launchNodes(t, 3, server.url)
+	for _, n := range cluster {
+		n.waitReadiness(http.StatusServiceUnavailable, "store")
+	}
+	unknown := "/v1/sessions/" + strings.Repeat("a", 27)
+	cluster[0].do(http.MethodGet, unknown, "", []int{http.StatusServiceUnavailable})
+	cluster[0].do(http.MethodPost, "/v1/sessions", "{}", []int{http.StatusServiceUnavailable})
+
+	appeared := time.Now()
+	server.command("start")
+	for _, n := range cluster {
+		n.waitReadiness(http.StatusOK, "")
+		t.Logf("%s was ready %s after the store had appeared", n.name, time.Since(appeared))
+	}
+	for _, n := range cluster {
+		n.waitMembers(3)
+	}
+	cluster[0].do(http.MethodGet, unknown, "", notFound)
+}
+
+func TestWarmSessionsAreReadWhileTheStoreIsLostAndNothingIsLost(t *testing.T) {
+	for _, way := range []struct{ lose, back string }{{"freeze", "thaw"}, {"stop", "start"}} {
+		t.Run(way.lose, func(t *testing.T) {
+			server := startCouchbase(t)
+			cluster := launchNodes(t, 3, server.url)
+			for _, n := range cluster {
+				n.waitReady()
+				n.waitMembers(3)
+			}
+			a, b := cluster[0], cluster[1]
+			path, created := a.create(`{"x":1}`)
+			cold, _ := b.create(`{"y":1}`)
+			server.command(way.lose)
+			lost := time.Now()
+
+			a.waitReadiness(http.StatusOK, "store")
+			t.Logf("the loss was noticed after %s", time.Since(lost))
+			warm := a.do(http.MethodGet, path, "", ok)
+			if warm.degraded != "store" || warm.session.Version != created.session.Version {
+				t.Errorf("a warm read: %+v", warm)
+			}
+			for _, c := range []struct{ method, path, body string }{
+				{http.MethodGet, cold, ""},
+				{http.MethodGet, "/v1/sessions/" + strings.Repeat("a", 27), ""},
+				{http.MethodGet, path + "?consistency=latest", ""},
+				{http.MethodPatch, path, `{"x":2}`},
+				{http.MethodPost, "/v1/sessions", `{}`},
+				{http.MethodDelete, path, ""},
+			} {
+				begin := time.Now()
+				got := a.do(c.method, c.path, c.body, []int{http.StatusServiceUnavailable})
+				if got.retryAfter == "" {
+					t.Errorf("%s %s: no Retry-After", c.method, c.path)
+				}
+				t.Logf("%s %.20s… was refused after %s", c.method, c.path, time.Since(begin).Round(time.Millisecond))
+			}
+
+			back := time.Now()
+			server.command(way.back)
+			a.waitReadiness(http.StatusOK, "")
+			t.Logf("it was noticed %s after the store was back", time.Since(back))
+			eventually(t, func() error {
+				got, err := request(t.Context(), http.MethodPatch, "http://"+b.api+cold, `{"y":2}`)
+				if err != nil || got.status != http.StatusOK {
+					return fmt.Errorf("%+v, %v", got, err)
+				}
+				return nil
+			})
+			t.Logf("the first save on %s went through %s after the store was back", b.name, time.Since(back))
+		})
+	}
+}
+
+// Warm means that the node holds the current revision: then a read asks the store nothing, and a change writes once.
+func TestStoreOperationsPerRequest(t *testing.T) {
+	cluster := startNodes(t, 2)
+	a, b := cluster[0], cluster[1]
+	path, _ := a.create(`{"x":0}`)
+	a.expectOperations("a warm read", 20, 0, 0, func(int) { a.do(http.MethodGet, path, "", ok) })
+	a.expectOperations("a warm change", 20, 0, 1, func(i int) { a.do(http.MethodPatch, path, fmt.Sprintf(`{"x":%d}`, i+1), ok) })
+	b.expectOperations("a cold read", 1, 1, 0, func(int) { b.do(http.MethodGet, path, "", ok) })
+}
+
+// expectOperations counts the store's operations by the node's own metric. The node's questions whether the store
+// answers are not among them.
+func (n *node) expectOperations(what string, times, reads, writes int, do func(i int)) {
+	n.t.Helper()
+	count := func(verb string) (total int) {
+		for line := range strings.SplitSeq(n.metrics(), "\n") {
+			if strings.HasPrefix(line, `klatch_store_operations_total{`) && strings.Contains(line, `verb="`+verb+`"`) {
+				var value float64
+				if _, err := fmt.Sscanf(line[strings.LastIndexByte(line, ' ')+1:], "%g", &value); err != nil {
+					n.t.Fatalf("%q: %v", line, err)
+				}
+				total += int(value)
+			}
+		}
+		return total
+	}
+	gets, puts := count("get"), count("put")
+	for i := range times {
+		do(i)
+	}
+	if gets, puts = count("get")-gets, count("put")-puts; gets != reads*times || puts != writes*times {
+		n.t.Errorf("%s, %d times: %d reads and %d writes of the store, want %d and %d", what, times, gets, puts, reads*times, writes*times)
+	}
+}
