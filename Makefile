@@ -8,7 +8,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## build and start the demo cluster: three nodes, a sticky and a non-sticky balancer
@@ -31,6 +31,14 @@ e2e: build ## run the end-to-end tests: real processes, real HAProxy (installed 
 	go test -tags e2e -count=1 -timeout 10m -run 'S[0-9]+|Agree|HAProxy|Sticky|Operations' ./e2e/... -args -couchbase
 
 as-root = $(if $(filter 0,$(shell id -u)),,sudo )env DEBIAN_FRONTEND=noninteractive $(1)
+
+.PHONY: secrets
+secrets: ## make the secrets of docker-compose.yml in deploy/secrets; what is there is kept
+	@deploy/secrets.sh
+
+.PHONY: deploy-check
+deploy-check: ## check compose file, image, HAProxy, Prometheus, scripts, without Docker (tools by apt-get)
+	deploy/check.sh
 
 .PHONY: lint
 lint: ## check form, vet, staticcheck

@@ -21,12 +21,20 @@ type haproxy struct {
 
 func startHAProxy(t *testing.T, cluster nodes) haproxy {
 	t.Helper()
+	var servers []string
+	for i, n := range cluster {
+		servers = append(servers, fmt.Sprintf("NODE%d=%s", i+1, n.app))
+	}
+	return runHAProxy(t, servers...)
+}
+
+// runHAProxy starts it with the servers that env says.
+func runHAProxy(t *testing.T, env ...string) haproxy {
+	t.Helper()
 	balancer := haproxy{sticky: freeAddress(t), nonsticky: freeAddress(t)}
 	process := exec.Command("haproxy", "-db", "-f", "../deploy/haproxy/haproxy.cfg")
 	process.Env = append(os.Environ(), "STICKY="+balancer.sticky, "NONSTICKY="+balancer.nonsticky)
-	for i, n := range cluster {
-		process.Env = append(process.Env, fmt.Sprintf("NODE%d=%s", i+1, n.app))
-	}
+	process.Env = append(process.Env, env...)
 	var log bytes.Buffer
 	process.Stdout, process.Stderr = &log, &log
 	if err := process.Start(); err != nil {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -27,7 +26,7 @@ type nodeClient struct {
 
 // addClientFlags adds what every command that calls a node takes.
 func addClientFlags(cmd *cobra.Command, c *nodeClient) {
-	cmd.Flags().StringVar(&c.base, "admin", "http://127.0.0.1:7071", "`URL` of the node's admin API; its token, if any, is taken from KLATCH_API_TOKEN")
+	cmd.Flags().StringVar(&c.base, "admin", "http://127.0.0.1:7071", "`URL` of the node's admin API; its token, if any, is taken from KLATCH_API_TOKEN or the file KLATCH_API_TOKEN_FILE")
 	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`form` of the output: text or json")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -62,7 +61,11 @@ func (c *nodeClient) call(ctx context.Context, method, path string, body any) ([
 	if err != nil {
 		return nil, err
 	}
-	if token := os.Getenv("KLATCH_API_TOKEN"); token != "" {
+	token, err := apiToken()
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := http.DefaultClient.Do(request)

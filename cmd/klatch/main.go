@@ -75,7 +75,7 @@ Start with: klatch demo`,
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
 	root.AddCommand(
-		newServe(), newDemo(), newStatus(), newMembers(), newJoin(), newDrain(), newLeave(),
+		newServe(), newDemo(), newStatus(), newHealth(), newMembers(), newJoin(), newDrain(), newLeave(),
 		newSession(), newBench(), newVersion(),
 	)
 	return root
