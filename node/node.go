@@ -126,7 +126,7 @@ func (n *Node) start(ctx context.Context, release string) error {
 	n.serve()
 	n.logger.Info("serving",
 		zap.String("http", n.address("http")), zap.String("admin", n.address("admin")), zap.String("app", n.address("app")),
-		zap.String("gossip", n.config.Gossip), zap.String("store", redactURL(n.config.Store)))
+		zap.String("gossip", n.config.Gossip), zap.String("store", RedactURL(n.config.Store)))
 	if n.config.Insecure {
 		n.logger.Warn("--insecure: listeners beyond loopback may lack TLS, an API token or a gossip key")
 	}
@@ -147,6 +147,10 @@ func (n *Node) whenStoreAnswers() {
 		}
 		if n.state.CompareAndSwap(uint32(proto.Joining), uint32(proto.Ready)) {
 			n.cluster.SetState(proto.Ready)
+			if now := proto.NodeState(n.state.Load()); now != proto.Ready { // it began to drain meanwhile
+				n.cluster.SetState(now)
+				return
+			}
 			n.logger.Info("ready")
 		}
 	})

@@ -31,7 +31,7 @@ func openStore(ctx context.Context, config *Config, now func() time.Time, logger
 	const schemes = "use sqlite:PATH, couchbase://HOST/BUCKET or memory:"
 	scheme, rest, ok := strings.Cut(config.Store, ":")
 	if !ok {
-		return nil, fmt.Errorf("%w: store %q has no scheme: %s", ErrConfig, redactURL(config.Store), schemes)
+		return nil, fmt.Errorf("%w: store %q has no scheme: %s", ErrConfig, RedactURL(config.Store), schemes)
 	}
 	switch scheme {
 	case "memory":
@@ -39,7 +39,7 @@ func openStore(ctx context.Context, config *Config, now func() time.Time, logger
 	case "sqlite":
 		path := strings.TrimPrefix(rest, "//")
 		if path == "" || strings.ContainsAny(path, "?#") {
-			return nil, fmt.Errorf("%w: store %q is not sqlite:PATH, such as sqlite:klatch-data/klatch.db, and takes no parameters", ErrConfig, redactURL(config.Store))
+			return nil, fmt.Errorf("%w: store %q is not sqlite:PATH, such as sqlite:klatch-data/klatch.db, and takes no parameters", ErrConfig, RedactURL(config.Store))
 		}
 		opened, err := sqlite.Open(ctx, sqlite.Options{Path: path, Now: now, Logger: logger})
 		if err != nil {
@@ -73,18 +73,22 @@ func openCouchbase(ctx context.Context, config *Config, logger *zap.Logger) (dri
 	return opened, nil
 }
 
-// redactURL hides a password that somebody put into a URL.
-func redactURL(s string) string {
+// RedactURL returns a store's URL without a password that somebody put into it.
+func RedactURL(s string) string {
 	if strings.HasPrefix(s, "couchbase") { // may name several hosts, which net/url does not know
 		options, err := couchbase.ParseURL(s)
 		if err != nil {
-			return "(not a URL)"
+			return "couchbase://…"
 		}
 		return options.String()
 	}
-	u, err := url.Parse(s)
+	plain, _, query := strings.Cut(s, "?")
+	u, err := url.Parse(plain)
 	if err != nil {
 		return "(not a URL)"
+	}
+	if query {
+		return u.Redacted() + "?…"
 	}
 	return u.Redacted()
 }

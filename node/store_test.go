@@ -53,11 +53,13 @@ func TestThePasswordOfTheStoreIsNeverShown(t *testing.T) {
 		}
 	}
 	for url, want := range map[string]string{
-		"couchbase://h1:1,h2:2/b?scope=s": "couchbase://h1:1,h2:2/b?scope=s",
-		"couchbase://u:hunter2@h/b":       "(not a URL)",
-		"sqlite:data/klatch.db":           "sqlite:data/klatch.db",
+		"couchbase://h1:1,h2:2/b?scope=s":  "couchbase://h1:1,h2:2/b?scope=s",
+		"couchbase://u:hunter2@h/b":        "couchbase://…",
+		"sqlite://u:hunter2@h/b?p=hunter2": "sqlite://u:xxxxx@h/b?…",
+		"cb://u:hunter2@h/b":               "cb://u:xxxxx@h/b",
+		"sqlite:data/klatch.db":            "sqlite:data/klatch.db",
 	} {
-		if got := redactURL(url); got != want {
+		if got := RedactURL(url); got != want {
 			t.Errorf("%s is shown as %s", url, got)
 		}
 	}

@@ -22,6 +22,23 @@ type pendingWrite struct {
 	news    proto.Item
 }
 
+const (
+	// writeTimeout bounds a write whose caller set no deadline.
+	writeTimeout = 10 * time.Second
+	// settleTimeout bounds how long after the first lost answer a caller waits for the outcome.
+	settleTimeout = 5 * time.Second
+)
+
+// followed returns a context for a write and for finding out what became of it. It keeps the caller's deadline but
+// not its cancellation: a write that is under way cannot be called back, and the copies in memory and the news must
+// tell of its end also if the client has left.
+func followed(ctx context.Context) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+}
+
 // settlePause is how long a writer waits before it asks again what became of its write.
 const settlePause = 50 * time.Millisecond
 
@@ -34,6 +51,11 @@ const settlePause = 50 * time.Millisecond
 // was not applied, unless so many writes have followed that the list has wrapped past the base: then the
 // outcome is unknown, and the error says so.
 func (m *Manager) decide(ctx context.Context, w pendingWrite, revision *revision) (*near.Copy[*revision], error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx)) // nothing was sent
+	}
+	ctx, cancel := followed(ctx)
+	defer cancel()
 	var lost error // the first failure that left the outcome open
 	for {
 		copy, err := m.near.Put(ctx, w.key, revision, w.encoded, w.opts, w.news)
@@ -41,7 +63,11 @@ func (m *Manager) decide(ctx context.Context, w pendingWrite, revision *revision
 		case err == nil:
 			return copy, nil
 		case errors.Is(err, store.ErrAmbiguous):
-			lost = errors.Join(lost, err)
+			if lost == nil {
+				limited, cancel := context.WithTimeout(ctx, settleTimeout)
+				defer cancel()
+				ctx, lost = limited, err
+			}
 		case lost == nil && errors.Is(err, store.ErrNotFound):
 			return nil, fmt.Errorf("%w: %w", ErrGone, err)
 		case lost == nil:

@@ -1,9 +1,11 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"klatch/store"
@@ -171,5 +173,62 @@ func TestDeleteIfMatch(t *testing.T) {
 		if err := n.all[1].DeleteIfMatch(t.Context(), first.ID(), first.Version()); !errors.Is(err, ErrNotFound) {
 			t.Errorf("again: %v", err)
 		}
+	})
+}
+
+func TestAWriteWhoseClientLeavesStillTellsOfItsEnd(t *testing.T) {
+	onVirtualTime(t, nil, func(t *testing.T, n *nodes) {
+		s := n.create(0, map[string]string{"x": "1"})
+		blocked := make(chan struct{})
+		n.store.hook(func(apply func() (store.CAS, error)) (store.CAS, error) {
+			<-blocked
+			return apply()
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		saved := make(chan error, 1)
+		go func() {
+			mine := n.load(0, s.ID())
+			set("2")(mine)
+			saved <- n.all[0].Commit(ctx, mine, CommitOptions{})
+		}()
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		n.expectContent(n.load(1, s.ID()), map[string]string{"x": "1"}) // the write has not been applied yet
+		close(blocked)
+		if err := <-saved; err != nil {
+			t.Errorf("the write whose client left: %v", err)
+		}
+		for node := range n.all {
+			n.expectContent(n.load(node, s.ID()), map[string]string{"x": "2"})
+		}
+	})
+}
+
+func TestADeleteWhoseAnswersAreLostIsRepeated(t *testing.T) {
+	onVirtualTime(t, nil, func(t *testing.T, n *nodes) {
+		first, second := n.create(0, nil), n.create(0, nil)
+		n.load(1, first.ID())
+		n.store.loseDeletes.Store(3)
+		if err := n.all[0].Delete(t.Context(), first.ID()); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+		n.store.loseDeletes.Store(1)
+		if err := n.all[0].DeleteIfMatch(t.Context(), second.ID(), second.Version()); err != nil {
+			t.Errorf("conditional delete: %v", err)
+		}
+		for node := range n.all {
+			n.expectGone(node, first.ID())
+			n.expectGone(node, second.ID())
+		}
+	})
+}
+
+func TestAnExpiryWhoseAnswerIsLostIsNotFound(t *testing.T) {
+	onVirtualTime(t, func(o *Options) { o.Idle = time.Second }, func(t *testing.T, n *nodes) {
+		s := n.create(0, nil)
+		time.Sleep(2 * time.Second)
+		n.store.loseDeletes.Store(2)
+		n.expectGone(1, s.ID())
 	})
 }

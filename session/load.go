@@ -41,11 +41,21 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	if !ValidID(id) {
 		return nil
 	}
-	err := m.near.Delete(ctx, m.key(id), store.Any)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
+	ctx, cancel := followed(ctx)
+	defer cancel()
+	for {
+		err := m.near.Delete(ctx, m.key(id), store.Any)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil
+		case !errors.Is(err, store.ErrAmbiguous):
+			return err
+		}
+		// Ids are never reused, so a delete whose answer was lost can simply be repeated.
+		if pause(ctx, settlePause) != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // DeleteIfMatch ends a session whose content is at that version, and refuses any other with a ConflictError.
@@ -53,6 +63,8 @@ func (m *Manager) DeleteIfMatch(ctx context.Context, id string, version proto.Ve
 	if !ValidID(id) {
 		return ErrNotFound
 	}
+	ctx, cancel := followed(ctx)
+	defer cancel()
 	for {
 		copy, err := m.get(ctx, m.key(id), m.latest())
 		if err != nil {
@@ -64,6 +76,13 @@ func (m *Manager) DeleteIfMatch(ctx context.Context, id string, version proto.Ve
 		err = m.near.Delete(ctx, m.key(id), copy.CAS)
 		switch {
 		case errors.Is(err, store.ErrConflict): // perhaps by a touch, which leaves the content as it is
+		case errors.Is(err, store.ErrAmbiguous):
+			if _, err := m.get(ctx, m.key(id), m.latest()); errors.Is(err, ErrNotFound) {
+				return nil // whether by this attempt or by another's
+			}
+			if pause(ctx, settlePause) != nil {
+				return err
+			}
 		case errors.Is(err, store.ErrNotFound):
 			return ErrNotFound
 		default:
@@ -86,11 +105,15 @@ func (m *Manager) get(ctx context.Context, key proto.Key, want near.Want) (*near
 			return copy, nil
 		}
 		// Whoever deletes under this CAS has ended the session. A conflict means that somebody used it in
-		// the last moment: look again.
+		// the last moment, a lost answer that it may be so: look again.
 		err = m.near.Delete(ctx, key, copy.CAS)
 		switch {
 		case err == nil || errors.Is(err, store.ErrNotFound):
 			return nil, ErrNotFound
+		case errors.Is(err, store.ErrAmbiguous):
+			if pause(ctx, settlePause) != nil {
+				return nil, err
+			}
 		case !errors.Is(err, store.ErrConflict):
 			return nil, err
 		}

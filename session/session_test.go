@@ -27,6 +27,8 @@ type countingStore struct {
 	*memory.Store
 	gets, puts atomic.Int64 // puts that were applied
 	onPut      atomic.Pointer[putHook]
+
+	loseDeletes atomic.Int64 // how many answers of deletes to lose
 }
 
 // putHook stands between a manager and the store; apply carries the write out.
@@ -49,6 +51,14 @@ func (s *countingStore) Put(ctx context.Context, key proto.Key, value []byte, op
 		return (*hook)(apply)
 	}
 	return apply()
+}
+
+func (s *countingStore) Delete(ctx context.Context, key proto.Key, cas store.CAS) error {
+	err := s.Store.Delete(ctx, key, cas)
+	if s.loseDeletes.Add(-1) >= 0 {
+		return store.ErrAmbiguous
+	}
+	return err
 }
 
 func (s *countingStore) hook(hook putHook) { s.onPut.Store(&hook) }

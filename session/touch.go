@@ -12,13 +12,13 @@ import (
 
 const (
 	// touchTimeout bounds the recording of one access.
-	touchTimeout = 5 * time.Second
-	// maxTouches is how many accesses are recorded at once in the background. Beyond it readers wait for their
-	// own: an access must not be forgotten because there are many.
-	maxTouches = 256
+	touchTimeout = time.Second
+	// maxTouches is how many accesses are recorded at once in the background. Beyond it, which takes a store that
+	// hardly answers, an access is left to the next read.
+	maxTouches = 1024
 )
 
-// touch records an access at now if it is due, without making the reader wait for the store.
+// touch records an access at now if it is due. It never makes the reader wait for the store.
 func (m *Manager) touch(key proto.Key, copy *near.Copy[*revision], now time.Time) {
 	unclaim, due := copy.Value.claimTouch(now)
 	if !due {
@@ -35,7 +35,7 @@ func (m *Manager) touch(key proto.Key, copy *near.Copy[*revision], now time.Time
 			<-m.touching // closed: nobody reads any more
 		}
 	default:
-		record()
+		unclaim()
 	}
 }
 

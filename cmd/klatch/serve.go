@@ -44,6 +44,9 @@ defaults. Keys are the names of the flags: session.idle is KLATCH_SESSION_IDLE.`
 				return err
 			}
 			if printConfig {
+				if err := settings.Set("store", node.RedactURL(config.Store)); err != nil {
+					return err
+				}
 				text, err := settings.Marshal(yaml.Parser())
 				if err != nil {
 					return err

@@ -15,6 +15,9 @@ import (
 // DefaultName is the scope, and the collection, that every bucket has.
 const DefaultName = "_default"
 
+// maxTimeout bounds every time-out: a node that stops waits for the operations under way.
+const maxTimeout = time.Minute
+
 // durableFloor is the least time that gocb gives a durable write, whatever it is told.
 const durableFloor = 1500 * time.Millisecond
 
@@ -150,6 +153,8 @@ func (o Options) validate() error {
 		return refuse("a CA file is of use with couchbases:// only")
 	case o.KVTimeout < time.Millisecond, o.ConnectTimeout < time.Millisecond, o.StartWait < 0, o.ProbeInterval < time.Millisecond:
 		return refuse("time-outs and intervals must be at least 1ms")
+	case o.KVTimeout > maxTimeout, o.ConnectTimeout > maxTimeout, o.DurableTimeout > maxTimeout:
+		return refuse("a time-out above %s would hold a node that stops", maxTimeout)
 	case o.DurableTimeout < durableFloor:
 		return refuse("durable-timeout %s: use at least %s, which the client takes anyway", o.DurableTimeout, durableFloor)
 	case o.Connections < 1 || o.Connections > 64:

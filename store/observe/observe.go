@@ -5,6 +5,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,8 @@ import (
 // Options configure a [Store]. Store and Probe are required.
 type Options struct {
 	Store store.Store
-	// Probe is a key that is read to find out whether the store answers. It need not exist.
+	// Probe is read to find out whether the store answers, with a number that changes after its id, so that the
+	// questions reach all parts of the store. It need not exist.
 	Probe proto.Key
 	// Interval is how often the store is asked while nothing else has told. Default 1 s.
 	Interval time.Duration
@@ -29,8 +31,12 @@ type Options struct {
 	Logger *zap.Logger // default: nothing is logged
 }
 
-// probeTimeout bounds one question.
-const probeTimeout = 2 * time.Second
+const (
+	// probeTimeout bounds one question.
+	probeTimeout = 2 * time.Second
+	// probeKeys is how many keys the questions go round.
+	probeKeys = 64
+)
 
 // Store is a store that is observed. It is safe for concurrent use.
 type Store struct {
@@ -38,7 +44,11 @@ type Store struct {
 	counters [verbs][outcomes]atomic.Uint64
 	heard    atomic.Int64 // Unix nanoseconds of the last answer, of whatever operation
 	down     atomic.Bool
-	failed   chan struct{} // an operation has failed: look at once
+	failed   chan struct{} // an operation has failed: look soon
+
+	// Of the goroutine that asks.
+	probed time.Time
+	probes int
 
 	mu     sync.Mutex    // guards up
 	up     chan struct{} // closed at the first answer
@@ -109,6 +119,7 @@ func (s *Store) note(ctx context.Context, v verb, err error) {
 	o := outcomeOf(err)
 	s.counters[v][o].Add(1)
 	switch {
+	case o == outcomeRefused: // before it reached the store
 	case o != outcomeUnavailable && o != outcomeAmbiguous:
 		s.answered()
 	case ctx.Err() == nil:
@@ -133,8 +144,8 @@ func (s *Store) answered() {
 	}
 }
 
-// ask asks the store when nothing else has told for an interval, at once after a failure, and again and again
-// while it does not answer.
+// ask asks the store when nothing else has told for an interval, soon after a failure, and again and again while it
+// does not answer; never twice within Retry, however much fails: a store that is ill needs no herd of questions.
 func (s *Store) ask(ctx context.Context) {
 	for {
 		if s.down.Load() || s.opts.Now().UnixNano()-s.heard.Load() >= int64(s.opts.Interval) {
@@ -153,14 +164,35 @@ func (s *Store) ask(ctx context.Context) {
 		case <-s.failed:
 			timer.Stop()
 			s.heard.Store(0)
+			if s.sinceProbe() < s.opts.Retry && !sleep(ctx, s.opts.Retry-s.sinceProbe()) {
+				return
+			}
 		}
+	}
+}
+
+func (s *Store) sinceProbe() time.Duration { return s.opts.Now().Sub(s.probed) }
+
+// sleep reports false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
 func (s *Store) probe(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	_, err := s.opts.Store.Get(limited, s.opts.Probe)
+	s.probed = s.opts.Now()
+	s.probes++
+	key := s.opts.Probe
+	key.ID += "-" + strconv.Itoa(s.probes%probeKeys)
+	_, err := s.opts.Store.Get(limited, key)
 	switch {
 	case err == nil || errors.Is(err, store.ErrNotFound):
 		s.answered()

@@ -74,13 +74,30 @@ func TestAnIdleStoreThatFallsSilentIsNoticedWithinTheInterval(t *testing.T) {
 	})
 }
 
-func TestAFailedOperationRaisesTheQuestionAtOnce(t *testing.T) {
+func TestManyFailuresRaiseFewQuestions(t *testing.T) {
+	observed(t, func(t *testing.T, backing *broken, s *Store) {
+		synctest.Wait()
+		backing.out.Store(true)
+		asks, own := backing.asks.Load(), int64(0)
+		for range 1000 {
+			_, _ = s.Get(t.Context(), key)
+			own++
+			time.Sleep(time.Millisecond)
+		}
+		if n := backing.asks.Load() - asks - own; n > 5 {
+			t.Errorf("%d questions in a second", n)
+		}
+	})
+}
+
+func TestAFailedOperationRaisesTheQuestionSoon(t *testing.T) {
 	observed(t, func(t *testing.T, backing *broken, s *Store) {
 		synctest.Wait()
 		backing.out.Store(true)
 		if _, err := s.Get(t.Context(), key); err == nil {
 			t.Fatal("no error")
 		}
+		time.Sleep(250 * time.Millisecond)
 		synctest.Wait()
 		if !s.Down() {
 			t.Error("it is still up")
