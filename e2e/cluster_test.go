@@ -27,13 +27,14 @@ const patience = 30 * time.Second
 var (
 	binary   string // klatch
 	cbserver string // the Couchbase-protocol test server
+	caves    string // somebody else's
 
 	onCouchbase = flag.Bool("couchbase", false, "run the clusters on the Couchbase-protocol test server instead of SQLite")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	for path, name := range map[*string]string{&binary: "klatch", &cbserver: "cbserver"} {
+	for path, name := range map[*string]string{&binary: "klatch", &cbserver: "cbserver", &caves: "cavesserver"} {
 		var err error
 		if *path, err = filepath.Abs("../bin/" + name); err == nil {
 			_, err = os.Stat(*path)

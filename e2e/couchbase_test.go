@@ -60,6 +60,39 @@ func (c *couchbase) command(text string) {
 	}
 }
 
+// The cross-check that our own server does not merely share our beliefs.
+func TestTheLoadToolMeetsNoErrorOnSomebodyElsesServer(t *testing.T) {
+	server := exec.Command(caves)
+	input, err := server.StdinPipe() // its end ends the server
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		input.Close()
+		_ = server.Wait() // however it ends
+	})
+	url, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := launchNodes(t, 3, strings.TrimSpace(url)+"?kv-timeout=5s")
+	for _, n := range cluster {
+		n.waitReady()
+		n.waitMembers(3)
+	}
+	balancer := startHAProxy(t, cluster)
+	for _, address := range []string{balancer.sticky, balancer.nonsticky} {
+		runLoad(t, address, "-t", "4", "-ct", "2", "-ci", "20", "-a", "20", "-s", "100", "-ts", "5")
+	}
+}
+
 // readiness returns what /readyz answers.
 func (n *node) readiness() (status int, degraded string) {
 	n.t.Helper()
