@@ -26,8 +26,9 @@ type rig struct {
 	running atomic.Int32    // probes at this moment
 }
 
-func newRig(t *testing.T, threshold int, interval, slow time.Duration) *rig {
+func newRig(t *testing.T, threshold int, interval, slow time.Duration, down bool) *rig {
 	r := &rig{began: time.Now(), slow: slow}
+	r.down.Store(down) // before the first probe, which begins at once
 	r.breaker = newBreaker(threshold, interval, func(ctx context.Context) error {
 		if r.running.Add(1) > 1 {
 			t.Error("two probes at once")
@@ -58,8 +59,7 @@ func (r *rig) wantsOpen(t *testing.T, open bool) {
 
 func TestBreakerIsOpenUntilTheFirstContact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 3, 250*time.Millisecond, 0)
-		r.down.Store(true)
+		r := newRig(t, 3, 250*time.Millisecond, 0, true)
 		if err := r.allow(); !errors.Is(err, errConnecting) && !errors.Is(err, errDown) {
 			t.Errorf("%v", err)
 		}
@@ -73,7 +73,7 @@ func TestBreakerIsOpenUntilTheFirstContact(t *testing.T) {
 
 func TestBreakerOpensAfterFailuresInARowOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 3, 250*time.Millisecond, 0)
+		r := newRig(t, 3, 250*time.Millisecond, 0, false)
 		r.wantsOpen(t, false)
 		r.down.Store(true)
 		for range 10 {
@@ -103,8 +103,7 @@ func TestBreakerProbesAtItsIntervalOneAtATime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, 1, 250*time.Millisecond, c.slow)
-				r.down.Store(true)
+				r := newRig(t, 1, 250*time.Millisecond, c.slow, true)
 				time.Sleep(900 * time.Millisecond)
 				r.down.Store(false)
 				time.Sleep(2 * time.Second)
@@ -122,7 +121,7 @@ func TestBreakerProbesAtItsIntervalOneAtATime(t *testing.T) {
 
 func TestBreakerClosesAndOpensAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, 250*time.Millisecond, 0)
+		r := newRig(t, 2, 250*time.Millisecond, 0, false)
 		for range 5 {
 			r.wantsOpen(t, false)
 			r.down.Store(true)
