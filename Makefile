@@ -24,8 +24,8 @@ test: ## run the tests of both modules with the race detector
 	cd test && go test -race -timeout 10m ./...
 
 .PHONY: e2e
-e2e: build ## run the end-to-end tests: real processes, real HAProxy (installed by apt-get if missing)
-	@command -v haproxy >/dev/null || { $(call as-root,apt-get update -q) && $(call as-root,apt-get install -qy haproxy); }
+e2e: build ## run the end-to-end tests: real processes, real HAProxy and curl (installed by apt-get if missing)
+	@command -v haproxy >/dev/null && command -v curl >/dev/null || { $(call as-root,apt-get update -q) && $(call as-root,apt-get install -qy haproxy curl); }
 	cd test && go build -o ../bin/ ./cmd/...
 	go test -tags e2e -count=1 -timeout 10m ./e2e/...
 	go test -tags e2e -count=1 -timeout 10m -run 'S[0-9]+|Agree|HAProxy|Sticky|Operations' ./e2e/... -args -couchbase
