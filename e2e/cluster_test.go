@@ -246,6 +246,27 @@ func (n *node) waitMembers(want int) {
 	})
 }
 
+// counter adds up a metric over all its labels that hold a text.
+func (n *node) counter(name, label string) (total int) {
+	n.t.Helper()
+	for line := range strings.SplitSeq(n.metrics(), "\n") {
+		if strings.HasPrefix(line, name+"{") && strings.Contains(line, label) {
+			var value float64
+			if _, err := fmt.Sscanf(line[strings.LastIndexByte(line, ' ')+1:], "%g", &value); err != nil {
+				n.t.Fatalf("%q: %v", line, err)
+			}
+			total += int(value)
+		}
+	}
+	return total
+}
+
+// nearReads returns how many sessions the node has loaded.
+func (n *node) nearReads() int {
+	n.t.Helper()
+	return n.counter("klatch_near_reads_total", "")
+}
+
 // metrics returns what /metrics answers.
 func (n *node) metrics() string {
 	n.t.Helper()

@@ -204,18 +204,7 @@ func TestStoreOperationsPerRequest(t *testing.T) {
 // answers are not among them.
 func (n *node) expectOperations(what string, times, reads, writes int, do func(i int)) {
 	n.t.Helper()
-	count := func(verb string) (total int) {
-		for line := range strings.SplitSeq(n.metrics(), "\n") {
-			if strings.HasPrefix(line, `klatch_store_operations_total{`) && strings.Contains(line, `verb="`+verb+`"`) {
-				var value float64
-				if _, err := fmt.Sscanf(line[strings.LastIndexByte(line, ' ')+1:], "%g", &value); err != nil {
-					n.t.Fatalf("%q: %v", line, err)
-				}
-				total += int(value)
-			}
-		}
-		return total
-	}
+	count := func(verb string) int { return n.counter("klatch_store_operations_total", `verb="`+verb+`"`) }
 	gets, puts := count("get"), count("put")
 	for i := range times {
 		do(i)

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -139,6 +140,7 @@ func TestS3LogoutBeatsASlowSave(t *testing.T) {
 	path, created := a.create(`{"x":0}`)
 	cookie := "Cookie: klatch=" + created.session.ID + "~" + created.session.Version + ".n1"
 
+	loads := a.nearReads()
 	slow := make(chan answer, 1)
 	go func() {
 		got, err := request(t.Context(), http.MethodPut, "http://"+a.app+"/app?name=x&value=1&sleep=2000", "", cookie)
@@ -147,7 +149,12 @@ func TestS3LogoutBeatsASlowSave(t *testing.T) {
 		}
 		slow <- got
 	}()
-	time.Sleep(500 * time.Millisecond) // the slow request has loaded, and has 1.5 s to go
+	eventually(t, func() error {
+		if a.nearReads() == loads {
+			return errors.New("the slow request has not loaded its session")
+		}
+		return nil
+	})
 	b.do(http.MethodDelete, path, "", []int{http.StatusNoContent})
 	if got := <-slow; got.status != http.StatusNotFound || got.problem.Type != "urn:klatch:error:session-gone" || got.cookie != "" {
 		t.Errorf("the slow save: %+v", got)

@@ -249,3 +249,25 @@ func TestWithoutTheMiddlewareNoSessionCanStart(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+func TestManyForgedCookiesCostFewReads(t *testing.T) {
+	s := serveSite(t, func(http.ResponseWriter, *http.Request) {})
+	gets := s.nodes.store.gets.Load()
+	var cookies []string
+	for i := range 100 {
+		cookies = append(cookies, fmt.Sprintf("klatch=%027d", i))
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Cookie", strings.Join(cookies, "; "))
+	response, err := s.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if n := s.nodes.store.gets.Load() - gets; n == 0 || n > maxCookies {
+		t.Errorf("%d reads of the store for 100 forged cookies, want 1 to %d", n, maxCookies)
+	}
+}
