@@ -22,11 +22,18 @@ type Cluster struct {
 	resolver   Resolver
 	memberlist *memberlist.Memberlist
 	delegate   *delegate
+	ring       *ring
+	links      *links
+	origins    *origins
+	roster     *roster
 	sender     *sender
 	receiver   *receiver
-	roster     *roster
+	courier    *courier
+	calls      *calls
 	memberLog  *logWriter
+	now        func() time.Time
 
+	searched    chan struct{}      // closed after the first attempt to join all seeds
 	stopSearch  context.CancelFunc // ends the search for seeds and vanished members
 	searching   sync.WaitGroup
 	stopWorkers chan struct{} // closed by Close; ends sender and receiver
@@ -45,9 +52,8 @@ const (
 	streamTimeout = 2 * time.Second
 	// leaveTimeout bounds the wait until members have heard that this one leaves.
 	leaveTimeout = 3 * time.Second
-	// reclaimAfter lets a restarted node take its name back from its dead self as soon as that is known to
-	// be dead, also under another address.
-	reclaimAfter = time.Millisecond
+	// confirmWithin is how long Confirm waits.
+	confirmWithin = time.Second
 )
 
 // Start makes this node a cluster of one and begins to join the seeds in the background: it does not wait
@@ -61,16 +67,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, err
 	}
 	self := proto.Origin{Node: opts.Name, Boot: opts.Boot}
-	c := &Cluster{
-		log:         opts.Logger,
-		resolver:    opts.Resolver,
-		roster:      newRoster(opts.Name, opts.Now),
-		memberLog:   newLogWriter(opts.Logger, opts.Now),
-		stopWorkers: make(chan struct{}),
-	}
-	c.sender = newSender(self, c.roster)
-	c.receiver = newReceiver(opts, self, c.roster)
-	c.delegate = &delegate{sender: c.sender, receiver: c.receiver, roster: c.roster, self: self, meta: opts.Meta}
+	c := newCluster(opts, self)
 
 	conf, err := c.configure(opts)
 	if err != nil {
@@ -79,13 +76,73 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if c.memberlist, err = memberlist.Create(conf); err != nil {
 		return nil, errors.Join(fmt.Errorf("start membership: %w", err), conf.Transport.Shutdown())
 	}
-	c.sender.transmit = c.memberlist.SendBestEffort
+	c.sender.transmit, c.courier.transmit = c.memberlist.SendBestEffort, c.memberlist.SendReliable
 	c.working.Go(func() { c.sender.run(c.stopWorkers) })
 	c.working.Go(func() { c.receiver.run(c.stopWorkers) })
 	c.search(context.WithoutCancel(ctx), opts)
 	c.log.Info("cluster started", zap.String("name", opts.Name), zap.String("label", opts.Label),
 		zap.String("address", c.memberlist.LocalNode().Address()), zap.Bool("encrypted", len(opts.Keys) > 0))
 	return c, nil
+}
+
+// newCluster makes the parts and shows them to each other.
+func newCluster(opts Options, self proto.Origin) *Cluster {
+	c := &Cluster{
+		log:         opts.Logger,
+		now:         opts.Now,
+		resolver:    opts.Resolver,
+		ring:        newRing(self),
+		links:       newLinks(opts.Records, opts.Now()),
+		origins:     newOrigins(self),
+		roster:      newRoster(self, opts.Now),
+		courier:     newCourier(),
+		memberLog:   newLogWriter(opts.Logger, opts.Now),
+		searched:    make(chan struct{}),
+		stopWorkers: make(chan struct{}),
+	}
+	c.calls = newCalls(self, c.roster, c.courier, opts.Answer)
+	c.sender = &sender{
+		origin:  self,
+		now:     opts.Now,
+		roster:  c.roster,
+		links:   c.links,
+		origins: c.origins,
+		ring:    c.ring,
+		courier: c.courier,
+		wake:    make(chan struct{}, 1),
+		marks:   map[proto.Origin]proto.ReplyPath{},
+	}
+	c.receiver = &receiver{
+		self:    self,
+		handler: opts.Handler,
+		origins: c.origins,
+		links:   c.links,
+		roster:  c.roster,
+		ring:    c.ring,
+		courier: c.courier,
+		sender:  c.sender,
+		calls:   c.calls,
+		log:     opts.Logger,
+		now:     opts.Now,
+		inbox:   make(chan arrival, maxInbox),
+		clashes: map[string]bool{},
+		stats:   receiverStats{fences: map[string]uint64{}},
+	}
+	meta := opts.Meta
+	meta.Started = uint64(opts.Now().UnixMilli())
+	c.delegate = &delegate{
+		self:     self,
+		now:      opts.Now,
+		ring:     c.ring,
+		origins:  c.origins,
+		links:    c.links,
+		roster:   c.roster,
+		sender:   c.sender,
+		receiver: c.receiver,
+		recent:   opts.Recent,
+		meta:     meta,
+	}
+	return c
 }
 
 // configure makes memberlist's configuration and opens the transport.
@@ -95,7 +152,7 @@ func (c *Cluster) configure(opts Options) (*memberlist.Config, error) {
 		return nil, err
 	}
 	conf := memberlist.DefaultLANConfig()
-	conf.Name = opts.Name
+	conf.Name = bootName(c.delegate.self)
 	conf.Label = opts.Label
 	conf.Keyring = keyring
 	conf.EnableCompression = false
@@ -103,14 +160,16 @@ func (c *Cluster) configure(opts Options) (*memberlist.Config, error) {
 	conf.PushPullInterval = opts.SyncInterval
 	conf.ProbeInterval = opts.ProbeInterval
 	conf.ProbeTimeout = opts.ProbeInterval / 2
-	conf.DeadNodeReclaimTime = reclaimAfter
-	conf.Delegate, conf.Events, conf.Conflict = c.delegate, c.delegate, c.delegate
+	conf.Delegate, conf.Events, conf.Alive = c.delegate, c.delegate, c.delegate
 	conf.DelegateProtocolVersion = delegateProtocolMax
 	conf.DelegateProtocolMin, conf.DelegateProtocolMax = delegateProtocolMin, delegateProtocolMax
 	conf.Logger = c.memberLog.logger()
 
-	if conf.Transport = opts.Transport; conf.Transport != nil && opts.Advertise == "" {
-		return conf, nil
+	if opts.Transport != nil {
+		conf.Transport = boundedTransport{opts.Transport}
+		if opts.Advertise == "" {
+			return conf, nil
+		}
 	}
 	bind, err := parseBind(opts.Bind)
 	if err != nil {
@@ -126,7 +185,7 @@ func (c *Cluster) configure(opts Options) (*memberlist.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listen on %s: %w", bind, err)
 		}
-		conf.Transport = transport
+		conf.Transport = boundedTransport{transport}
 		conf.BindPort = transport.GetAutoBindPort()
 		conf.AdvertisePort = orDefault(conf.AdvertisePort, conf.BindPort)
 	}
@@ -167,13 +226,55 @@ func (c *Cluster) search(ctx context.Context, opts Options) {
 		log:      opts.Logger,
 		join:     c.join,
 		outcomes: map[string]string{},
+		searched: c.searched,
 	}
 	c.searching.Go(func() { j.run(ctx) })
 }
 
-// Publish tells all live peers the items, and never blocks. Every peer learns of an item that could not be
-// sent to it that there was one, and raises its fence. Call it after the commit that the items speak of.
-func (c *Cluster) Publish(items ...proto.Item) { c.sender.publish(items) }
+// Publish tells all live peers the items, and never blocks. A peer that an item has not reached learns that there
+// was one, and has it sent again or raises its fence. Call it after the commit that the items speak of.
+func (c *Cluster) Publish(items ...proto.Item) { c.sender.publish(items, nil) }
+
+// Confirm is Publish that waits until every live peer has applied the items or raised its fence since, but not
+// longer than ctx or one second. It returns the names of the nodes that may not have: a live one among them checks
+// every read against the store within three seconds of having heard this node last.
+func (c *Cluster) Confirm(ctx context.Context, items ...proto.Item) (unconfirmed []string) {
+	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
+	defer cancel()
+	w := newWaiter()
+	c.sender.publish(items, w)
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+	case <-c.stopWorkers:
+	}
+	return c.links.give(w)
+}
+
+// Trusted reports whether copies in memory may be used now: everything is known that any node which may be writing
+// had published up to three seconds ago. Otherwise every read is to be checked against the store. It costs a few
+// nanoseconds.
+func (c *Cluster) Trusted(now time.Time) bool { return c.links.trusted(now) }
+
+// Present tells the cluster which nodes the store knew to be alive at a look that began at a time. With
+// [Options.Records] there is no trust before the first call.
+func (c *Cluster) Present(at time.Time, alive []proto.Origin) {
+	c.receiver.enqueue(arrival{records: &records{at, alive}})
+}
+
+// Searched is closed when each seed has been tried once, whether or not it was there.
+func (c *Cluster) Searched() <-chan struct{} { return c.searched }
+
+// Heard returns the boot under which a node is a live member, and false if it is none.
+func (c *Cluster) Heard(name string) (boot uint64, ok bool) {
+	if p := c.roster.named(name); p != nil {
+		return p.origin.Boot, true
+	}
+	return 0, false
+}
+
+// Address returns the address of this node's bus, IP:port, as other members are told.
+func (c *Cluster) Address() string { return c.memberlist.LocalNode().Address() }
 
 // Members returns all members by name, this node and those that vanished lately among them.
 func (c *Cluster) Members() []Member { return c.roster.members() }
@@ -281,6 +382,8 @@ func (c *Cluster) endSearch() {
 func (c *Cluster) end() error {
 	close(c.stopWorkers)
 	c.working.Wait()
+	c.calls.close()
+	c.courier.tasks.Close()
 	err := c.memberlist.Shutdown()
 	c.memberLog.closed.Store(true)
 	return err

@@ -25,6 +25,11 @@ var (
 	// ErrOtherRelease is returned by [Cluster.Join] when the two sides share no protocol version.
 	ErrOtherRelease = errors.New("the releases share no protocol version")
 
+	// ErrRefused is returned by [Cluster.Ask] when the member has answered with an error.
+	ErrRefused = errors.New("the member refused")
+
+	errStranger = errors.New("its name is that of no klatch node")
+
 	// ErrClosed is returned by what needs a running cluster after Close or Leave.
 	ErrClosed = errors.New("the cluster is closed")
 )

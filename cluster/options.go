@@ -55,8 +55,16 @@ type Options struct {
 	// Keys encrypt and authenticate all traffic with AES-GCM: 16, 24 or 32 bytes each. The first one
 	// encrypts, each may decrypt. Default: none, the traffic is plain.
 	Keys [][]byte
-	// Meta is what the node tells of itself. State 0 means [proto.Joining].
+	// Meta is what the node tells of itself. State 0 means [proto.Joining]; Started is filled in.
 	Meta proto.NodeMeta
+	// Records says that [Cluster.Present] will report the node records in the store, so that a member that
+	// vanished is believed gone only when its record has lapsed.
+	Records bool
+	// Recent returns the news that goes with every full exchange of states, because it must reach everybody
+	// however long ago it was said; about a thousand items at most. It must not block. Default: none.
+	Recent func() []proto.Item
+	// Answer answers the requests of members; see [Cluster.Ask]. Default: they are refused.
+	Answer Answer
 
 	// RejoinInterval is the time between two attempts to join the seeds and lately vanished members; each
 	// is longer or shorter by up to a fifth. Default 15 s.

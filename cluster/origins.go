@@ -1,18 +1,23 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"klatch/proto"
 )
 
-// grace is how long a missing number may still be under way: datagrams overtake each other, and a mark that
-// travels by TCP overtakes them too.
-const grace = 10 * time.Millisecond
-
-// maxOrigins bounds how many origins are remembered, boots of departed nodes included.
-const maxOrigins = 256
+const (
+	// grace is how long a missing number may still be under way: datagrams overtake each other, and a mark
+	// that travels by TCP overtakes them too. After it the origin is asked, again and again, each pause
+	// twice as long as the one before.
+	grace = 10 * time.Millisecond
+	// repairWithin is how long that may go on before a fence covers what is missing.
+	repairWithin = 500 * time.Millisecond
+	// maxOrigins bounds how many origins are remembered, boots of departed nodes included.
+	maxOrigins = 512
+)
 
 // origins knows of every origin what has arrived from it. Like its trackers it does no I/O and has no clock.
 type origins struct {
@@ -20,8 +25,8 @@ type origins struct {
 
 	mu    sync.Mutex // guards all below
 	known map[proto.Origin]*origin
-	// check is the earliest time at which something may have been missing for longer than the grace;
-	// zero if nothing is missing.
+	// check is the earliest time at which something missing is to be asked for or given up; zero if nothing
+	// is missing.
 	check time.Time
 }
 
@@ -30,24 +35,42 @@ type origin struct {
 	farewell bool // it has said farewell, and nothing since
 	departed bool // it left, vanished, or was replaced by a later boot
 	heard    time.Time
+
+	since time.Time     // when the oldest of what is missing was first known
+	ask   time.Time     // when the origin is to be asked next
+	pause time.Duration // and how long after that again
+}
+
+// repair is what is to be asked of an origin.
+type repair struct {
+	of      proto.Origin
+	missing []proto.Range
 }
 
 func newOrigins(self proto.Origin) *origins {
 	return &origins{self: self, known: map[proto.Origin]*origin{}}
 }
 
+// has reports whether a batch has arrived already.
+func (o *origins) has(from proto.Origin, seq uint64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	or, ok := o.known[from]
+	return ok && or.numbers.has(seq)
+}
+
 // batch notes a batch. first reports that its origin was not known before: the caller raises a fence.
-func (o *origins) batch(from proto.Origin, seq uint64, at time.Time) (seen observation, first bool) {
+func (o *origins) batch(from proto.Origin, seq uint64, at time.Time) (first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	or, first := o.hear(from, seq, at)
 	if first {
-		return fresh, true
+		return true
 	}
 	or.farewell = or.farewell && seq <= or.numbers.top
-	seen = or.numbers.observe(seq, at)
+	or.numbers.observe(seq, at)
 	o.schedule(or)
-	return seen, false
+	return false
 }
 
 // mark notes that an origin has given out all numbers up to last. first is as for batch.
@@ -76,24 +99,24 @@ func (o *origins) farewell(from proto.Origin, last uint64, at time.Time) (first 
 	return first
 }
 
-// state notes the marks of a full exchange: the giver's own comes first, then what it has applied of others
-// without a gap. first reports that the giver was not known before. Only then do its other marks introduce
+// state notes the points of a full exchange: the giver's own comes first, then what it has applied of others
+// without a gap. first reports that the giver was not known before. Only then do its other points introduce
 // origins, since the fence that the caller raises covers them too; at other times they are left to introduce
 // themselves, for the giver may be behind and speak of boots long gone.
-func (o *origins) state(marks []proto.Mark, at time.Time) (first bool) {
+func (o *origins) state(points []proto.Point, at time.Time) (first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i, m := range marks {
-		_, known := o.known[m.Origin]
+	for i, p := range points {
+		_, known := o.known[p.Origin]
 		switch {
-		case m.Origin == o.self:
+		case p.Origin == o.self:
 		case i == 0:
-			first = o.markLocked(m.Origin, m.Last, at)
+			first = o.markLocked(p.Origin, p.Last, at)
 		case known:
-			o.known[m.Origin].numbers.mark(m.Last, at)
-			o.schedule(o.known[m.Origin])
-		case first && !o.knowsNode(m.Origin.Node):
-			o.hear(m.Origin, m.Last, at)
+			o.known[p.Origin].numbers.mark(p.Last, at)
+			o.schedule(o.known[p.Origin])
+		case first && !o.knowsNode(p.Origin.Node):
+			o.hear(p.Origin, p.Last, at)
 		}
 	}
 	return first
@@ -111,50 +134,85 @@ func (o *origins) knowsNode(name string) bool {
 	return false
 }
 
-// marks returns what has arrived from every origin without a gap.
-func (o *origins) marks() []proto.Mark {
+// points returns what has arrived from every origin without a gap.
+func (o *origins) points() []proto.Point {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	marks := make([]proto.Mark, 0, len(o.known))
+	points := make([]proto.Point, 0, len(o.known))
 	for from, or := range o.known {
 		if !or.departed {
-			marks = append(marks, proto.Mark{Origin: from, Last: or.numbers.contiguous()})
+			points = append(points, proto.Point{Origin: from, Last: or.numbers.contiguous()})
 		}
 	}
-	return marks
+	return points
 }
 
-// depart notes that a member is gone and reports whether it had said farewell. If not, the caller raises a
-// fence. What is still missing of one that said farewell is noticed as of anyone.
-func (o *origins) depart(name string) (farewell bool) {
+// contiguous returns the number of an origin up to which nothing is missing, and 0 for one not known.
+func (o *origins) contiguous(of proto.Origin) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	heard, rude := false, false
-	for from, or := range o.known {
-		if from.Node == name && !or.departed {
-			heard = true
-			rude = rude || !or.farewell
-			or.departed = true
-		}
+	if or, ok := o.known[of]; ok {
+		return or.numbers.contiguous()
 	}
-	return heard && !rude
+	return 0
 }
 
-// overdue reports whether, at this time, something has been missing for longer than the grace.
-func (o *origins) overdue(now time.Time) bool {
+// misses reports whether anything in the range has not arrived.
+func (o *origins) misses(of proto.Origin, r proto.Range) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	or, ok := o.known[of]
+	return ok && slices.ContainsFunc(or.numbers.gaps, func(g gap) bool { return g.first <= r.Last && r.First <= g.last })
+}
+
+// left reports whether an origin said farewell.
+func (o *origins) left(of proto.Origin) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	or, ok := o.known[of]
+	return ok && or.farewell
+}
+
+// depart notes that an origin is gone and reports whether it had said farewell, and whether it was known to be gone
+// before. If neither, the caller raises a fence. What is still missing of one that said farewell is noticed as of
+// anyone.
+func (o *origins) depart(from proto.Origin) (farewell, again bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	or, ok := o.known[from]
+	if !ok {
+		return false, false
+	}
+	again, or.departed = or.departed, true
+	return or.farewell, again
+}
+
+// due returns what is to be asked for at this time, and whether something is to be given up: because it has been
+// missing for too long, there is too much of it, or nobody is left to ask.
+func (o *origins) due(now time.Time) (ask []repair, giveUp bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.check.IsZero() || now.Before(o.check) {
-		return false
+		return nil, false
 	}
 	o.check = time.Time{}
-	for _, or := range o.known {
+	for from, or := range o.known {
+		switch {
+		case len(or.numbers.gaps) == 0:
+			continue
+		case or.numbers.hopeless(), now.Sub(or.since) >= repairWithin, or.departed && now.Sub(or.since) >= grace:
+			return nil, true
+		case !now.Before(or.ask):
+			ask = append(ask, repair{from, or.numbers.missing()})
+			or.ask = now.Add(or.pause)
+			or.pause *= 2
+		}
 		o.schedule(or)
 	}
-	return !o.check.IsZero() && !now.Before(o.check)
+	return ask, false
 }
 
-// next returns when overdue is worth asking again, if anything is missing.
+// next returns when due is worth asking again, if anything is missing.
 func (o *origins) next() (time.Time, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -168,15 +226,29 @@ func (o *origins) settle() (gaps int) {
 	defer o.mu.Unlock()
 	for _, or := range o.known {
 		gaps += or.numbers.settle()
+		or.since = time.Time{}
 	}
 	o.check = time.Time{}
 	return gaps
 }
 
-// schedule moves check forward to when the origin's oldest gap has outlived the grace.
+// schedule moves check forward to when something must be done about what is missing of an origin.
 func (o *origins) schedule(or *origin) {
-	since, missing := or.numbers.due()
-	if at := since.Add(grace); missing && (o.check.IsZero() || at.Before(o.check)) {
+	if len(or.numbers.gaps) == 0 {
+		or.since = time.Time{}
+		return
+	}
+	if since := or.numbers.gaps[0].since; !since.Equal(or.since) {
+		or.since, or.ask, or.pause = since, since.Add(grace), 2*grace
+	}
+	at := or.ask
+	if giveUp := or.since.Add(repairWithin); giveUp.Before(at) {
+		at = giveUp
+	}
+	if or.numbers.hopeless() {
+		at = or.since
+	}
+	if o.check.IsZero() || at.Before(o.check) {
 		o.check = at
 	}
 }

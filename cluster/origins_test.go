@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,16 +18,16 @@ var (
 
 func TestFirstContactOncePerOrigin(t *testing.T) {
 	o := newOrigins(self)
-	if _, first := o.batch(alice, 17, start); !first {
+	if first := o.batch(alice, 17, start); !first {
 		t.Error("an unknown origin was no first contact")
 	}
-	if _, first := o.batch(alice, 18, start); first {
+	if first := o.batch(alice, 18, start); first {
 		t.Error("a known origin was a first contact again")
 	}
 	if first := o.mark(proto.Origin{Node: "alice", Boot: 2}, 0, start); !first {
 		t.Error("a new boot was no first contact")
 	}
-	if _, first := o.batch(alice, 19, start); first {
+	if first := o.batch(alice, 19, start); first {
 		t.Error("a late datagram of the old boot was a first contact again")
 	}
 	if _, missing := o.next(); missing {
@@ -34,7 +35,7 @@ func TestFirstContactOncePerOrigin(t *testing.T) {
 	}
 }
 
-func TestGapIsOverdueAfterTheGrace(t *testing.T) {
+func TestGapIsAskedForAfterTheGraceAndGivenUpAfterTheTimeForRepair(t *testing.T) {
 	tests := []struct {
 		name   string
 		arrive func(o *origins)
@@ -46,11 +47,11 @@ func TestGapIsOverdueAfterTheGrace(t *testing.T) {
 		{"last batch lost, own mark", func(o *origins) { o.mark(alice, 11, start) }, true},
 		{"last batch lost, mark of another", func(o *origins) {
 			o.mark(bob, 5, start)
-			o.state([]proto.Mark{{Origin: bob, Last: 5}, {Origin: alice, Last: 11}}, start)
+			o.state([]proto.Point{{Origin: bob, Last: 5}, {Origin: alice, Last: 11}}, start)
 		}, true},
 		{"mark of another that is behind", func(o *origins) {
 			o.mark(bob, 5, start)
-			o.state([]proto.Mark{{Origin: bob, Last: 5}, {Origin: alice, Last: 3}}, start)
+			o.state([]proto.Point{{Origin: bob, Last: 5}, {Origin: alice, Last: 3}}, start)
 		}, false},
 		{"last batch lost, farewell", func(o *origins) { o.farewell(alice, 11, start) }, true},
 		{"settled by a fence", func(o *origins) { o.batch(alice, 12, start); o.settle() }, false},
@@ -61,24 +62,68 @@ func TestGapIsOverdueAfterTheGrace(t *testing.T) {
 			o.mark(alice, 10, start)
 			tt.arrive(o)
 
-			if o.overdue(start.Add(grace - 1)) {
-				t.Error("overdue within the grace")
+			if ask, giveUp := o.due(start.Add(grace - 1)); len(ask) > 0 || giveUp {
+				t.Error("due within the grace")
 			}
-			if got := o.overdue(start.Add(grace)); got != tt.want {
-				t.Errorf("overdue after the grace: %v, want %v", got, tt.want)
+			if ask, giveUp := o.due(start.Add(grace)); giveUp || len(ask) > 0 != tt.want {
+				t.Errorf("after the grace %v is asked for and given up is %v; something asked for: want %v", ask, giveUp, tt.want)
+			}
+			if _, giveUp := o.due(start.Add(repairWithin)); giveUp != tt.want {
+				t.Errorf("after the time for repair given up is %v, want %v", giveUp, tt.want)
 			}
 		})
 	}
 }
 
+func TestWhatNobodyCanRepairIsGivenUpAfterTheGrace(t *testing.T) {
+	tests := []struct {
+		name   string
+		arrive func(o *origins)
+		after  time.Duration
+	}{
+		{"its origin has departed", func(o *origins) { o.farewell(alice, 11, start); o.depart(alice) }, grace},
+		{"too many numbers", func(o *origins) { o.mark(alice, 11+maxMissing, start) }, 0},
+		{"too many gaps", func(o *origins) {
+			for i := range uint64(maxGaps + 1) {
+				o.batch(alice, 12+2*i, start)
+			}
+		}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := newOrigins(self)
+			o.mark(alice, 10, start)
+			tt.arrive(o)
+			if _, giveUp := o.due(start.Add(tt.after)); !giveUp {
+				t.Errorf("not given up after %v", tt.after)
+			}
+		})
+	}
+}
+
+func TestRepairIsAskedForWithGrowingPauses(t *testing.T) {
+	o := newOrigins(self)
+	o.mark(alice, 10, start)
+	o.mark(alice, 12, start)
+	var asked []time.Duration
+	for after := time.Duration(0); after < repairWithin; after += time.Millisecond {
+		if ask, _ := o.due(start.Add(after)); len(ask) > 0 {
+			asked = append(asked, after)
+		}
+	}
+	if want := []time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 70 * time.Millisecond, 150 * time.Millisecond, 310 * time.Millisecond}; !slices.Equal(asked, want) {
+		t.Errorf("asked after %v, want %v", asked, want)
+	}
+}
+
 func TestStateIntroducesOthersOnlyAtFirstContact(t *testing.T) {
-	marks := []proto.Mark{{Origin: alice, Last: 3}, {Origin: self, Last: 9}, {Origin: bob, Last: 5}}
+	marks := []proto.Point{{Origin: alice, Last: 3}, {Origin: self, Last: 9}, {Origin: bob, Last: 5}}
 
 	o := newOrigins(self)
 	if !o.state(marks, start) {
 		t.Error("an unknown giver was no first contact")
 	}
-	if _, first := o.batch(bob, 6, start); first {
+	if first := o.batch(bob, 6, start); first {
 		t.Error("bob, whom the fence for alice covers, was a first contact of its own")
 	}
 
@@ -87,7 +132,7 @@ func TestStateIntroducesOthersOnlyAtFirstContact(t *testing.T) {
 	if o.state(marks, start) {
 		t.Error("a known giver was a first contact")
 	}
-	if _, first := o.batch(bob, 6, start); !first {
+	if first := o.batch(bob, 6, start); !first {
 		t.Error("bob, whom no fence covers, was no first contact")
 	}
 }
@@ -115,16 +160,12 @@ func TestDepart(t *testing.T) {
 			o.batch(alice, 2, start)
 			o.farewell(alice, 1, start)
 		}, false},
-		{"farewell of an earlier boot", func(o *origins) {
-			o.farewell(alice, 1, start)
-			o.batch(proto.Origin{Node: "alice", Boot: 2}, 1, start)
-		}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			o := newOrigins(self)
 			tt.arrive(o)
-			if got := o.depart("alice"); got != tt.polite {
+			if got, _ := o.depart(alice); got != tt.polite {
 				t.Errorf("said farewell: %v, want %v", got, tt.polite)
 			}
 		})
@@ -134,17 +175,17 @@ func TestDepart(t *testing.T) {
 func TestReturnedOriginGoesOnWhereItWas(t *testing.T) {
 	o := newOrigins(self)
 	o.batch(alice, 1, start)
-	o.depart("alice")
-	if marks := o.marks(); len(marks) != 0 {
-		t.Errorf("marks are %v, want none of a departed origin", marks)
+	o.depart(alice)
+	if points := o.points(); len(points) != 0 {
+		t.Errorf("points are %v, want none of a departed origin", points)
 	}
-	if seen, first := o.batch(alice, 2, start); first || seen != fresh {
-		t.Errorf("first contact %v, seen %v; want neither anew nor missed", first, seen)
+	if o.batch(alice, 2, start) {
+		t.Error("it was a first contact anew")
 	}
-	if marks := o.marks(); len(marks) != 1 || marks[0] != (proto.Mark{Origin: alice, Last: 2}) {
-		t.Errorf("marks are %v, want it among them again", marks)
+	if points := o.points(); len(points) != 1 || points[0] != (proto.Point{Origin: alice, Last: 2}) {
+		t.Errorf("points are %v, want it among them again", points)
 	}
-	if o.depart("alice") {
+	if polite, again := o.depart(alice); polite || again {
 		t.Error("its second departure was taken for polite")
 	}
 }
@@ -155,12 +196,12 @@ func TestOriginsAreBounded(t *testing.T) {
 	for i := range 2 * maxOrigins {
 		name := fmt.Sprintf("pod-%d", i)
 		o.batch(proto.Origin{Node: name, Boot: 1}, 1, start.Add(time.Duration(i)))
-		o.depart(name)
+		o.depart(proto.Origin{Node: name, Boot: 1})
 	}
 	if len(o.known) > maxOrigins {
 		t.Errorf("%d origins are remembered, at most %d should be", len(o.known), maxOrigins)
 	}
-	if _, first := o.batch(alice, 2, start); first {
+	if first := o.batch(alice, 2, start); first {
 		t.Error("a member that is still there was forgotten for departed ones")
 	}
 }

@@ -14,48 +14,41 @@ import (
 // The reasons for a fence.
 const (
 	FenceFirstContact = "first-contact" // an origin was heard for the first time; what it told before is not known
-	FenceGap          = "gap"           // a number that exists has not arrived
+	FenceGap          = "gap"           // a number that exists has not arrived and could not be had again
 	FenceDropped      = "dropped"       // news came in faster than the handler took it
-	FenceVanished     = "vanished"      // a member is gone and had not said farewell
+	FenceVanished     = "vanished"      // a node is gone and had not said farewell
 )
 
 // maxInbox bounds the arrivals that wait for the worker.
 const maxInbox = 4096
 
-// arrival is something that a delegate has copied for the worker: one of message, gone and clash.
+// arrival is something that waits for the worker: one of message, gone and records.
 type arrival struct {
 	at      time.Time
 	message []byte
-	gone    string // the name of a member that is no longer there
-	clash   *clash
+	gone    *proto.Origin // a boot that is no member any more, or has a successor
+	records *records
 }
 
 // receiver turns what arrives into news and fences. One worker does it all, in order of arrival.
 type receiver struct {
+	self    proto.Origin
 	handler Handler
 	origins *origins
+	links   *links
 	roster  *roster
+	ring    *ring
+	courier *courier
+	sender  *sender
+	calls   *calls
 	log     *zap.Logger
 	now     func() time.Time
 
 	inbox   chan arrival
 	dropped atomic.Bool // something did not fit into the inbox; the worker raises a fence
-	clashes map[clash]bool
+	clashes map[string]bool
 
 	stats receiverStats
-}
-
-func newReceiver(opts Options, self proto.Origin, r *roster) *receiver {
-	return &receiver{
-		handler: opts.Handler,
-		origins: newOrigins(self),
-		roster:  r,
-		log:     opts.Logger,
-		now:     opts.Now,
-		inbox:   make(chan arrival, maxInbox),
-		clashes: map[clash]bool{},
-		stats:   receiverStats{fences: map[string]uint64{}},
-	}
 }
 
 // enqueue never blocks, for it is called by memberlist's delegates.
@@ -83,11 +76,11 @@ func (r *receiver) run(stop <-chan struct{}) {
 		case <-overdue.C:
 			// What waits in the inbox may be what is missing, and may have arrived in time.
 			if len(r.inbox) == 0 {
-				r.expire(r.now())
+				r.mend(r.now())
 			}
 		}
 		if r.dropped.Swap(false) {
-			r.fence(FenceDropped)
+			r.recover()
 		}
 		if next, ok := r.origins.next(); ok {
 			overdue.Reset(next.Sub(r.now()))
@@ -96,25 +89,31 @@ func (r *receiver) run(stop <-chan struct{}) {
 }
 
 func (r *receiver) handle(a arrival) {
-	r.expire(a.at)
 	switch {
-	case a.gone != "":
-		r.depart(a.gone)
-	case a.clash != nil:
-		r.report(*a.clash)
+	case a.gone != nil:
+		r.depart(*a.gone, a.at)
+	case a.records != nil:
+		r.present(*a.records)
 	default:
-		r.receive(a.message, a.at)
+		r.receive(a)
 	}
+	r.mend(a.at)
 }
 
-func (r *receiver) expire(now time.Time) {
-	if r.origins.overdue(now) {
+// mend asks for what is missing, or gives it up.
+func (r *receiver) mend(now time.Time) {
+	ask, giveUp := r.origins.due(now)
+	if giveUp {
 		r.fence(FenceGap)
+		return
+	}
+	for _, wanted := range ask {
+		r.ask(wanted)
 	}
 }
 
-func (r *receiver) receive(p []byte, at time.Time) {
-	message, err := proto.DecodeMessage(p)
+func (r *receiver) receive(a arrival) {
+	message, err := proto.DecodeMessage(a.message)
 	switch {
 	case errors.Is(err, proto.ErrUnknownMessage):
 		r.stats.unknown.Add(1)
@@ -123,67 +122,140 @@ func (r *receiver) receive(p []byte, at time.Time) {
 		r.stats.decodeErrors.Add(1)
 		return
 	}
-	var first bool
 	switch m := message.(type) {
 	case proto.Batch:
-		first = r.batch(m, at)
+		r.batch(m, a.at)
+		if m.Confirm {
+			r.sender.mark(m.Origin, proto.ReplyDatagram)
+		}
 	case proto.Mark:
-		first = r.origins.mark(m.Origin, m.Last, at)
+		r.mark(m, a.at)
 	case proto.Farewell:
-		first = r.origins.farewell(m.Origin, m.Last, at)
+		r.introduce(r.origins.farewell(m.Origin, m.Last, a.at))
 	case proto.State:
-		first = r.origins.state(m.Marks, at)
+		r.state(m, a.at)
+	case proto.RepairRequest:
+		r.repairPeer(m)
+	case proto.RepairReply:
+		r.repaired(m, a.at)
+	case proto.Request:
+		r.calls.request(m)
+	case proto.Reply:
+		r.calls.reply(m)
 	}
-	if first {
-		r.fence(FenceFirstContact)
-	}
-	// Too many gaps in one tracker are due at once.
-	r.expire(at)
+	r.links.progress(r.origins.contiguous)
 }
 
-func (r *receiver) batch(b proto.Batch, at time.Time) (first bool) {
-	seen, first := r.origins.batch(b.Origin, b.Seq, at)
+// batch applies news before it counts as arrived, since peers are told what has.
+func (r *receiver) batch(b proto.Batch, at time.Time) {
 	r.stats.batches.Add(1)
 	r.stats.unknown.Add(uint64(b.Unknown))
-	if seen == duplicate {
+	if b.Origin == r.self {
+		return
+	}
+	if r.origins.has(b.Origin, b.Seq) {
 		r.stats.duplicates.Add(1)
-		return false
+		return
 	}
 	for _, item := range b.Items {
 		r.handler.Apply(b.Origin.Node, item)
 	}
 	r.stats.items.Add(uint64(len(b.Items)))
-	return first
+	r.introduce(r.origins.batch(b.Origin, b.Seq, at))
 }
 
-func (r *receiver) depart(name string) {
-	if r.origins.depart(name) {
-		r.roster.forget(name)
-		r.log.Info("member left", zap.String("member", name))
+func (r *receiver) mark(m proto.Mark, at time.Time) {
+	if m.Origin == r.self {
 		return
 	}
-	r.log.Warn("member vanished without farewell", zap.String("member", name))
-	r.fence(FenceVanished)
+	r.introduce(r.origins.mark(m.Origin, m.Last, at))
+	if m.To != r.self.Boot {
+		return
+	}
+	r.links.answer(m, at)
+	if m.Reply != proto.NoReply {
+		r.sender.mark(m.Origin, m.Reply)
+	}
+	r.watchName(m.Origin)
+}
+
+func (r *receiver) state(m proto.State, at time.Time) {
+	if len(m.Points) > 0 && m.Points[0].Origin != r.self {
+		for _, item := range m.Items {
+			r.handler.Apply(m.Points[0].Origin.Node, item)
+		}
+	}
+	r.introduce(r.origins.state(m.Points, at))
+}
+
+// introduce raises the fence for an origin that was not known before.
+func (r *receiver) introduce(first bool) {
+	if first {
+		r.fence(FenceFirstContact)
+	}
+}
+
+func (r *receiver) depart(origin proto.Origin, at time.Time) {
+	if r.roster.find(origin) != nil {
+		return // it has come back meanwhile
+	}
+	replaced := origin.Node == r.self.Node || r.roster.named(origin.Node) != nil
+	farewell, again := r.origins.depart(origin)
+	r.links.depart(origin, !farewell && !replaced, at)
+	switch {
+	case again:
+	case farewell:
+		r.roster.forget(origin)
+		r.log.Info("member left", zap.String("member", origin.Node))
+	case replaced:
+		r.log.Info("member restarted without farewell", zap.String("member", origin.Node))
+		r.fence(FenceVanished)
+	default:
+		r.log.Warn("member vanished without farewell", zap.String("member", origin.Node))
+		r.fence(FenceVanished)
+	}
+}
+
+func (r *receiver) present(seen records) {
+	if r.links.lapsed(seen) {
+		r.fence(FenceVanished)
+	}
+	r.links.present(seen, func(o proto.Origin) bool {
+		return o.Node == r.self.Node || r.origins.left(o) || r.roster.named(o.Node) != nil
+	})
 }
 
 func (r *receiver) fence(reason string) {
+	r.handler.Fence(reason)
 	gaps := r.origins.settle()
+	r.links.progress(r.origins.contiguous)
 	r.stats.gaps.Add(uint64(gaps))
 	r.stats.fenced(reason)
 	r.log.Debug("fence raised", zap.String("reason", reason), zap.Int("gaps", gaps))
-	r.handler.Fence(reason)
 }
 
-// clash is two nodes of one name.
-type clash struct{ name, known, other string }
+// recover makes up for arrivals that were dropped: the news among them is behind the fence, and of the departures
+// the roster knows.
+func (r *receiver) recover() {
+	r.fence(FenceDropped)
+	for _, origin := range r.links.peers() {
+		if r.roster.find(origin) == nil {
+			r.depart(origin, r.now())
+		}
+	}
+}
 
-// report logs each clash once.
-func (r *receiver) report(c clash) {
+// watchName reports once if a boot that a later one has replaced goes on speaking: then two nodes of one name live.
+func (r *receiver) watchName(from proto.Origin) {
 	const maxClashes = 64
-	if r.clashes[c] || len(r.clashes) >= maxClashes {
+	other := r.roster.named(from.Node)
+	switch {
+	case from.Node != r.self.Node && (other == nil || other.origin == from):
+		return
+	case r.clashes[from.Node] || len(r.clashes) >= maxClashes:
 		return
 	}
-	r.clashes[c] = true
-	r.log.Warn("another node claims the name of a member; it is let in once that one is known to be dead. If both live, give one of them another name",
-		zap.String("name", c.name), zap.String("member", c.known), zap.String("other", c.other))
+	r.clashes[from.Node] = true
+	r.log.Warn("two nodes of one name are alive; the one started last counts. Give one of them another name",
+		zap.String("name", from.Node))
 }

@@ -27,6 +27,7 @@ type joiner struct {
 	join func(addr netip.AddrPort) error
 
 	outcomes map[string]string // of each seed's last attempt, to log changes only
+	searched chan struct{}     // closed after the first round
 }
 
 // eagerPause is the first pause while a seed is not joined. Nodes that are started together find each other in
@@ -35,13 +36,16 @@ const eagerPause = 250 * time.Millisecond
 
 func (j *joiner) run(ctx context.Context) {
 	eager := eagerPause
-	for {
+	for first := true; ; first = false {
 		pause := j.interval
 		if j.round(ctx) {
 			eager = eagerPause
 		} else {
 			pause = min(eager, j.interval)
 			eager = min(2*eager, j.interval)
+		}
+		if first {
+			close(j.searched)
 		}
 		wait := time.NewTimer(j.jitter(pause))
 		select {

@@ -3,7 +3,7 @@ package cluster
 import (
 	"context"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/memberlist"
 
@@ -13,47 +13,52 @@ import (
 // maxQueued bounds the items that wait for the sender: a few megabytes.
 const maxQueued = 16 << 10
 
-// sender numbers the node's news and sends it to every live peer. One goroutine sends, so that what arrives
-// while a send is under way leaves together.
+// markAfter is when marks follow the last batch, so that the loss of a last batch is found soon; after that they
+// go out every markEvery, which with the way there and back is the staleness bound of a healthy cluster.
+var markAfter = [...]time.Duration{25 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond}
+
+const markEvery = time.Second
+
+// sender numbers the node's news and sends it to every live peer, and so it does with marks. One goroutine sends,
+// so that what arrives while a send is under way leaves together.
 type sender struct {
 	origin   proto.Origin
-	peers    *roster
+	now      func() time.Time
+	roster   *roster
+	links    *links
+	origins  *origins
+	ring     *ring
+	courier  *courier
 	transmit func(to *memberlist.Node, message []byte) error
 
-	// last is the last number given out. Everything that is to be told uses up a number, whether it is
-	// sent or not: this is how a peer to whom it was not sent knows.
-	last atomic.Uint64
 	wake chan struct{} // holds one token when there is something to do
 
-	mu        sync.Mutex // guards all below
-	queue     [][]byte   // encoded items
-	spare     [][]byte   // the previous queue, to be used again
-	overflown bool       // items were dropped since the last round
-	newcomers map[string]*memberlist.Node
-	leaving   []chan<- struct{} // closed when the farewell has been sent
+	mu        sync.Mutex                       // guards all below
+	queue     [][]byte                         // encoded items
+	spare     [][]byte                         // the previous queue, to be used again
+	overflown bool                             // items were dropped since the last round
+	waiters   []*waiter                        // of those who wait until what is queued has been confirmed
+	marks     map[proto.Origin]proto.ReplyPath // peers to be marked at once, by datagram or stream
+	leaving   []chan<- struct{}                // closed when the farewell has been sent
+
+	// Only the goroutine of run uses these.
+	lastBatch time.Time
+	lastMarks time.Time // of all peers
+	step      int       // how many times all peers have been marked since the last batch
 
 	stats senderStats
 }
 
-func newSender(origin proto.Origin, peers *roster) *sender {
-	return &sender{
-		origin:    origin,
-		peers:     peers,
-		wake:      make(chan struct{}, 1),
-		newcomers: map[string]*memberlist.Node{},
-	}
-}
-
-// publish queues items. It never blocks.
-func (s *sender) publish(items []proto.Item) {
-	if len(items) == 0 {
+// publish queues items. It never blocks. w, if not nil, waits until they are confirmed.
+func (s *sender) publish(items []proto.Item, w *waiter) {
+	if len(items) == 0 && w == nil {
 		return
 	}
-	if len(s.peers.live()) == 0 {
+	if len(s.roster.live()) == 0 {
 		// A peer that is just being joined may already have been told the last number. One that came
 		// between the two looks has perhaps been told it too early, so it gets the items as well.
-		s.last.Add(1)
-		if len(s.peers.live()) == 0 {
+		s.ring.skip()
+		if len(s.roster.live()) == 0 && w == nil {
 			return
 		}
 	}
@@ -65,15 +70,19 @@ func (s *sender) publish(items []proto.Item) {
 	room := min(maxQueued-len(s.queue), len(encoded))
 	s.queue = append(s.queue, encoded[:room]...)
 	s.overflown = s.overflown || room < len(encoded)
+	if w != nil {
+		s.waiters = append(s.waiters, w)
+	}
 	s.mu.Unlock()
 	s.stats.dropped.Add(uint64(len(encoded) - room))
 	s.signal()
 }
 
-// greet tells a new peer the last number, once it is certain that it gets everything above. It never blocks.
-func (s *sender) greet(peer *memberlist.Node) {
+// mark sends a peer a mark at once: a new one, once it is certain that it gets everything above, or one that has
+// asked. It never blocks.
+func (s *sender) mark(peer proto.Origin, path proto.ReplyPath) {
 	s.mu.Lock()
-	s.newcomers[peer.Name] = peer
+	s.marks[peer] = max(s.marks[peer], path)
 	s.mu.Unlock()
 	s.signal()
 }
@@ -101,36 +110,67 @@ func (s *sender) signal() {
 }
 
 func (s *sender) run(stop <-chan struct{}) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		select {
 		case <-stop:
 			return
 		case <-s.wake:
-			s.round()
+		case <-timer.C:
 		}
+		s.round()
+		timer.Reset(s.pause())
 	}
 }
 
-// round sends what is queued at its beginning.
-func (s *sender) round() {
-	s.mu.Lock()
-	items, overflown, newcomers, leaving := s.queue, s.overflown, s.newcomers, s.leaving
-	s.queue, s.spare, s.overflown, s.leaving = s.spare[:0], nil, false, nil
-	if len(newcomers) > 0 {
-		s.newcomers = map[string]*memberlist.Node{}
+// pause returns how long nothing is to be done unless somebody wakes the sender.
+func (s *sender) pause() time.Duration {
+	return max(min(s.nextMarks().Sub(s.now()), askEvery), 0)
+}
+
+// nextMarks returns when all peers are to be marked.
+func (s *sender) nextMarks() time.Time {
+	next := s.lastMarks.Add(markEvery)
+	if s.step < len(markAfter) {
+		if early := s.lastBatch.Add(markAfter[s.step]); early.Before(next) {
+			return early
+		}
 	}
+	return next
+}
+
+// round sends what is queued at its beginning, and the marks that are due.
+func (s *sender) round() {
+	now := s.now()
+	s.links.account(now)
+	s.mu.Lock()
+	asked := s.marks
+	if len(asked) > 0 {
+		s.marks = map[proto.Origin]proto.ReplyPath{}
+	}
+	s.mu.Unlock()
+	// What marks claim to have heard is noted before the queue is taken: what was published until then is numbered
+	// before they leave.
+	marks := s.draft(asked, now)
+
+	s.mu.Lock()
+	items, overflown, waiters, leaving := s.queue, s.overflown, s.waiters, s.leaving
+	s.queue, s.spare, s.overflown, s.waiters, s.leaving = s.spare[:0], nil, false, nil, nil
 	s.mu.Unlock()
 
 	if overflown {
-		// What was dropped was dropped before this round, so one number that nobody gets stands for it.
-		s.last.Add(1)
+		s.ring.skip() // what was dropped was dropped before this round
 	}
-	s.sendBatches(items)
-	for _, peer := range newcomers {
-		s.send(peer, proto.EncodeMessage(proto.Mark{Origin: s.origin, Last: s.last.Load()}))
+	s.sendBatches(items, len(waiters) > 0)
+	for _, w := range waiters {
+		s.links.await(w, s.ring.number(), now)
+	}
+	for _, m := range marks {
+		s.sendMark(m)
 	}
 	if len(leaving) > 0 {
-		s.sendAll(proto.EncodeMessage(proto.Farewell{Origin: s.origin, Last: s.last.Load()}))
+		s.sendAll(proto.EncodeMessage(proto.Farewell{Origin: s.origin, Last: s.ring.number()}))
 	}
 	for _, sent := range leaving {
 		close(sent)
@@ -142,25 +182,66 @@ func (s *sender) round() {
 	s.mu.Unlock()
 }
 
-func (s *sender) sendBatches(items [][]byte) {
+// draft begins the marks that are due: those asked for, those to peers from whom nothing was heard for long, and
+// from time to time one to everybody.
+func (s *sender) draft(asked map[proto.Origin]proto.ReplyPath, now time.Time) []outgoing {
+	everybody := !now.Before(s.nextMarks())
+	waiting := everybody && s.links.awaited()
+	if everybody {
+		s.lastMarks = now
+		s.step++
+	}
+	var marks []outgoing
+	for _, peer := range s.roster.live() {
+		path := s.links.wants(peer.origin, now)
+		if waiting {
+			path = max(path, proto.ReplyDatagram)
+		}
+		answer, ok := asked[peer.origin]
+		if !ok && !everybody && path == proto.NoReply {
+			continue
+		}
+		m := s.links.draft(peer, path)
+		m.stream = m.stream || answer == proto.ReplyStream
+		marks = append(marks, m)
+	}
+	return marks
+}
+
+func (s *sender) sendMark(m outgoing) {
+	m.mark.Origin, m.mark.Last = s.origin, s.ring.number()
+	m.mark.Applied = s.origins.contiguous(m.to.origin)
+	if !s.links.stamp(&m, s.now()) {
+		return
+	}
+	s.stats.marks.Add(1)
+	message := proto.EncodeMessage(m.mark)
+	if m.stream {
+		s.courier.send(m.to, message, nil)
+		return
+	}
+	s.send(m.to, message)
+}
+
+func (s *sender) sendBatches(items [][]byte, confirm bool) {
 	for len(items) > 0 {
-		seq := s.last.Add(1)
-		message, packed := proto.PackBatch(s.origin, seq, items, proto.MaxMessageBytes)
+		message, packed := s.ring.pack(items, confirm)
 		items = items[packed:]
 		s.sendAll(message)
 		s.stats.batches.Add(1)
 		s.stats.items.Add(uint64(packed))
+		s.lastBatch, s.step = s.now(), 0
 	}
 }
 
 func (s *sender) sendAll(message []byte) {
-	for _, peer := range s.peers.live() {
+	for _, peer := range s.roster.live() {
 		s.send(peer, message)
 	}
 }
 
-func (s *sender) send(peer *memberlist.Node, message []byte) {
-	if err := s.transmit(peer, message); err != nil {
+func (s *sender) send(to *peer, message []byte) {
+	if err := s.transmit(to.node, message); err != nil {
 		s.stats.errors.Add(1)
 	}
 }

@@ -3,6 +3,8 @@ package cluster
 import (
 	"slices"
 	"time"
+
+	"klatch/proto"
 )
 
 // tracker knows which numbers of one origin have arrived and which are missing. It keeps ranges, so that a
@@ -19,33 +21,26 @@ type gap struct {
 	since       time.Time // when it was first known
 }
 
-// maxGaps bounds the memory of a tracker: with more gaps than this it is due at once.
-const maxGaps = 64
-
-type observation int
-
 const (
-	fresh     observation = iota // not seen before
-	duplicate                    // has arrived before
-	stale                        // at or below the floor: whether it has arrived before is not known
+	// maxGaps bounds the memory of a tracker, and the size of a request for repair.
+	maxGaps = 256
+	// maxMissing bounds how many numbers of one origin are repaired.
+	maxMissing = 2048
 )
 
 // trackerFrom returns the tracker of an origin that is known from this number on.
 func trackerFrom(baseline uint64) tracker { return tracker{floor: baseline, top: baseline} }
 
 // observe notes that a number has arrived.
-func (t *tracker) observe(seq uint64, now time.Time) observation {
-	switch {
-	case seq <= t.floor:
-		return stale
-	case seq > t.top:
+func (t *tracker) observe(seq uint64, now time.Time) {
+	if seq > t.top {
 		t.mark(seq-1, now)
 		t.top = seq
-		return fresh
+		return
 	}
 	i := slices.IndexFunc(t.gaps, func(g gap) bool { return g.first <= seq && seq <= g.last })
 	if i < 0 {
-		return duplicate
+		return
 	}
 	var rest []gap
 	if g := t.gaps[i]; g.first < seq {
@@ -55,7 +50,12 @@ func (t *tracker) observe(seq uint64, now time.Time) observation {
 		rest = append(rest, gap{seq + 1, g.last, g.since})
 	}
 	t.gaps = slices.Replace(t.gaps, i, i+1, rest...)
-	return fresh
+}
+
+// has reports whether a number is known to have arrived.
+func (t *tracker) has(seq uint64) bool {
+	return seq > t.floor && seq <= t.top &&
+		!slices.ContainsFunc(t.gaps, func(g gap) bool { return g.first <= seq && seq <= g.last })
 }
 
 // mark notes that all numbers up to last exist.
@@ -74,17 +74,22 @@ func (t *tracker) contiguous() uint64 {
 	return t.top
 }
 
-// due reports since when something has been missing, if anything is. A tracker with too many gaps is due
-// since the beginning of time.
-func (t *tracker) due() (since time.Time, missing bool) {
-	switch {
-	case len(t.gaps) == 0:
-		return time.Time{}, false
-	case len(t.gaps) > maxGaps:
-		return time.Time{}, true
-	default:
-		return t.gaps[0].since, true
+// missing returns what has not arrived.
+func (t *tracker) missing() []proto.Range {
+	ranges := make([]proto.Range, len(t.gaps))
+	for i, g := range t.gaps {
+		ranges[i] = proto.Range{First: g.first, Last: g.last}
 	}
+	return ranges
+}
+
+// hopeless reports whether so much is missing that a fence is cheaper than its repair.
+func (t *tracker) hopeless() bool {
+	n := uint64(0)
+	for _, g := range t.gaps {
+		n += g.last - g.first + 1
+	}
+	return n > maxMissing || len(t.gaps) > maxGaps
 }
 
 // settle gives up what is missing and goes on from the highest number known. The caller raises a fence. It

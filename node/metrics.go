@@ -2,6 +2,7 @@ package node
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -29,7 +30,14 @@ var (
 	busBatches      = prometheus.NewDesc("klatch_bus_batches_total", "Batches of news.", []string{"direction"}, nil)
 	busDrops        = prometheus.NewDesc("klatch_bus_drops_total", "Items or arrivals that did not fit into a queue; each raises a fence.", []string{"direction"}, nil)
 	busErrors       = prometheus.NewDesc("klatch_bus_errors_total", "Datagrams that were not sent, not readable, or of a kind that this release does not know.", []string{"kind"}, nil)
+	busMarks        = prometheus.NewDesc("klatch_bus_marks_total", "Marks sent: how peers find lost news, and how old their knowledge is.", nil, nil)
 	busGaps         = prometheus.NewDesc("klatch_bus_gaps_total", "Ranges of missing numbers that a fence covered.", nil, nil)
+	busRepairs      = prometheus.NewDesc("klatch_bus_repairs_total", "Batches that were lost and came again, and how often peers were asked for some.", []string{"step"}, nil)
+	busStaleness    = prometheus.NewDesc("klatch_bus_staleness_bound_seconds", "How old the knowledge of the peer heard least is: no copy that is served is staler.", nil, nil)
+	busTrusted      = prometheus.NewDesc("klatch_bus_trusted", "Whether copies are served without a look at the store: 1 or 0.", nil, nil)
+	busBypass       = prometheus.NewDesc("klatch_bus_bypass_seconds_total", "Time during which every read was checked against the store, because a node was not heard.", nil, nil)
+	busPropagation  = prometheus.NewDesc("klatch_bus_propagation_seconds", "Time that messages take to a peer: half of the way there and back, measured by marks.", nil, nil)
+	clockAhead      = prometheus.NewDesc("klatch_clock_ahead_seconds", "How far this node's clock is ahead of the median of all members', with two peers or more.", nil, nil)
 	busFences       = prometheus.NewDesc("klatch_bus_fences_total", "Fences that the bus raised, by reason.", []string{"reason"}, nil)
 	members         = prometheus.NewDesc("klatch_cluster_members", "Members of the cluster, by state.", []string{"state"}, nil)
 )
@@ -52,11 +60,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, count := range c.node.observed.Counts() {
 		counter(storeOperations, count.N, count.Verb, count.Outcome)
 	}
-	up := 1.0
-	if c.node.observed.Down() {
-		up = 0
-	}
-	gauge(storeUp, up)
+	gauge(storeUp, oneIf(!c.node.observed.Down()))
 
 	near := c.node.sessions.Stats()
 	counter(nearReads, near.Hits, "hit")
@@ -85,8 +89,34 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	counter(busErrors, bus.SendErrors, "send")
 	counter(busErrors, bus.DecodeErrors, "decode")
 	counter(busErrors, bus.Unknown, "unknown")
+	counter(busMarks, bus.MarksSent)
 	counter(busGaps, bus.Gaps)
+	counter(busRepairs, bus.RepairsAsked, "asked")
+	counter(busRepairs, bus.Repairs, "done")
+	gauge(busStaleness, bus.Staleness.Seconds())
+	gauge(busTrusted, oneIf(bus.Trusted))
+	out <- prometheus.MustNewConstMetric(busBypass, prometheus.CounterValue, bus.Bypassed.Seconds())
+	out <- prometheus.MustNewConstHistogram(busPropagation, bus.Propagation.Count, bus.Propagation.Sum.Seconds(), seconds(bus.Propagation.Buckets))
+	if ahead, known := c.node.cluster.Clock(); known {
+		gauge(clockAhead, ahead.Seconds())
+	}
 	for reason, n := range bus.Fences {
 		counter(busFences, n, reason)
 	}
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// seconds turns a histogram's bounds into what Prometheus calls them.
+func seconds(buckets map[time.Duration]uint64) map[float64]uint64 {
+	named := make(map[float64]uint64, len(buckets))
+	for bound, n := range buckets {
+		named[bound.Seconds()] = n
+	}
+	return named
 }

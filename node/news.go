@@ -1,7 +1,9 @@
 package node
 
 import (
+	"context"
 	"sync/atomic"
+	"time"
 
 	"klatch/cluster"
 	"klatch/proto"
@@ -19,6 +21,20 @@ func (n *news) Publish(items ...proto.Item) {
 	if c := n.cluster.Load(); c != nil {
 		c.Publish(items...)
 	}
+}
+
+// Confirm implements near.Publisher.
+func (n *news) Confirm(ctx context.Context, items ...proto.Item) (unconfirmed []string) {
+	if c := n.cluster.Load(); c != nil {
+		return c.Confirm(ctx, items...)
+	}
+	return nil
+}
+
+// Trusted reports whether copies may be used without a look at the store.
+func (n *news) Trusted(now time.Time) bool {
+	c := n.cluster.Load()
+	return c != nil && c.Trusted(now)
 }
 
 // receiver takes what peers publish.

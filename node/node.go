@@ -12,7 +12,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"klatch/cluster"
 	"klatch/proto"
 	"klatch/server/api"
 	"klatch/server/app"
@@ -28,17 +27,16 @@ type Node struct {
 	config Config
 	logger *zap.Logger
 
-	store     driver
-	observed  *observe.Store
-	sessions  *session.Manager
-	news      *news
-	cluster   *cluster.Cluster
+	store    driver
+	observed *observe.Store
+	engine
 	listeners []*listener
 	api       *api.API
 
-	state   atomic.Uint32 // a proto.NodeState
-	leaving chan departure
-	serving sync.WaitGroup // the listeners, and who waits for the store
+	state    atomic.Uint32 // a proto.NodeState
+	clockOff atomic.Bool
+	leaving  chan departure
+	serving  sync.WaitGroup // the listeners, and who waits for the store
 
 	stopWaiting context.CancelFunc // for the store's first answer
 	stopOnce    sync.Once
@@ -53,7 +51,7 @@ func Start(ctx context.Context, config Config, release string, logger *zap.Logge
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{config: config, logger: logger, news: &news{}, leaving: make(chan departure, 1)}
+	n := &Node{config: config, logger: logger, leaving: make(chan departure, 1)}
 	n.setState(proto.Joining)
 	if err := n.start(ctx, release); err != nil {
 		n.logger = zap.NewNop() // the caller reports why; how the rest was undone adds nothing
@@ -83,40 +81,18 @@ func (n *Node) start(ctx context.Context, release string) error {
 		Probe:  proto.NewKey(session.DefaultTenant, proto.KindNode, n.config.Name),
 		Logger: n.logger,
 	})
-	boot := rand.Uint64() | 1 // never zero
-	n.sessions, err = session.New(session.Options{
-		Store:    n.observed,
-		News:     n.news,
-		Node:     n.config.Name,
-		Writer:   boot,
-		Idle:     n.config.Session.Idle,
-		Absolute: n.config.Session.Absolute,
-		Conflict: n.config.Session.Conflict,
-		MaxBytes: n.config.Session.MaxBytes,
-		Near:     session.Near{MaxBytes: n.config.Near.MaxBytes, MaxAge: n.config.Near.MaxAge},
-	})
-	if err != nil {
+	if err := n.engine.start(ctx, engineOptions{
+		config:  &n.config,
+		boot:    rand.Uint64() | 1, // never zero
+		keys:    keys,
+		meta:    proto.NodeMeta{Release: release, HTTP: n.address("http"), Admin: n.address("admin"), State: proto.Joining},
+		store:   n.observed,
+		records: n.store,
+		now:     time.Now,
+		logger:  n.logger,
+	}); err != nil {
 		return err
 	}
-	n.cluster, err = cluster.Start(ctx, cluster.Options{
-		Name:      n.config.Name,
-		Label:     n.config.Cluster,
-		Bind:      n.config.Gossip,
-		Advertise: n.config.Advertise,
-		Seeds:     n.config.Join,
-		Keys:      keys,
-		Boot:      boot,
-		Meta:      proto.NodeMeta{Release: release, HTTP: n.address("http"), Admin: n.address("admin"), State: proto.Joining},
-		Handler:   receiver{n.sessions},
-		Logger:    n.logger.Named("cluster"),
-	})
-	if errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrAdvertise) {
-		return fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	if err != nil {
-		return err
-	}
-	n.news.cluster.Store(n.cluster)
 
 	options := api.Options{Sessions: n.sessions, Node: n, Membership: n.cluster, Metrics: n.metrics(), Logger: n.logger}
 	if token != "" {
@@ -130,20 +106,22 @@ func (n *Node) start(ctx context.Context, release string) error {
 	if n.config.Insecure {
 		n.logger.Warn("--insecure: listeners beyond loopback may lack TLS, an API token or a gossip key")
 	}
-	n.whenStoreAnswers()
+	n.becomeReady()
 	return nil
 }
 
-// whenStoreAnswers makes the node ready with the first answer of its store. A node starts, joins and waits without
-// one.
-func (n *Node) whenStoreAnswers() {
+// becomeReady makes the node ready when its store has answered, its seeds have been tried, and it has looked who else
+// lives. A node starts, joins and waits without a store.
+func (n *Node) becomeReady() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stopWaiting = cancel
 	n.serving.Go(func() {
-		select {
-		case <-n.observed.Up():
-		case <-ctx.Done():
-			return
+		for _, done := range []<-chan struct{}{n.observed.Up(), n.cluster.Searched(), n.presence.Looked()} {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return
+			}
 		}
 		if n.state.CompareAndSwap(uint32(proto.Joining), uint32(proto.Ready)) {
 			n.cluster.SetState(proto.Ready)
@@ -215,7 +193,28 @@ func (n *Node) Name() string { return n.config.Name }
 // Ready implements api.Node.
 func (n *Node) Ready() (ready bool, state string) {
 	s := proto.NodeState(n.state.Load())
+	if s == proto.Ready && n.clockIsOff() {
+		return false, "clock-off"
+	}
 	return s == proto.Ready, s.String()
+}
+
+// maxClockError is how far the clock may be off the others' median. Deadlines are compared with it, and versions are
+// made of it.
+const maxClockError = time.Second
+
+// clockIsOff reports whether this node's clock is wrong, and logs each change of that.
+func (n *Node) clockIsOff() bool {
+	ahead, known := n.cluster.Clock()
+	off := known && ahead.Abs() > maxClockError
+	if n.clockOff.Swap(off) != off {
+		if off {
+			n.logger.Error("not ready: the clock of this node is off that of the others; set it", zap.Duration("ahead", ahead))
+		} else {
+			n.logger.Info("the clock agrees with that of the others again", zap.Duration("ahead", ahead))
+		}
+	}
+	return off
 }
 
 // Degraded implements api.Node.
@@ -267,12 +266,7 @@ func (n *Node) stop(ctx context.Context) error {
 			n.stopWaiting()
 		}
 		n.serving.Wait()
-		if n.cluster != nil {
-			n.leave()
-		}
-		if n.sessions != nil {
-			n.sessions.Close()
-		}
+		failures = append(failures, n.leave(n.logger), n.engine.close())
 		if n.observed != nil {
 			n.observed.Close()
 		}
@@ -284,18 +278,6 @@ func (n *Node) stop(ctx context.Context) error {
 		}
 	})
 	return n.stopped
-}
-
-// leaveTimeout bounds the farewell. It is not part of what requests under way may use up: without a farewell the
-// others would take this node for dead.
-const leaveTimeout = 5 * time.Second
-
-func (n *Node) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-	defer cancel()
-	if err := n.cluster.Leave(ctx); err != nil {
-		n.logger.Info("left the cluster; members that have not heard it find out by themselves", zap.Error(err))
-	}
 }
 
 func (n *Node) setState(s proto.NodeState) { n.state.Store(uint32(s)) }

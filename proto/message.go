@@ -13,16 +13,21 @@ const WireVersion = 1
 // room for memberlist's label and encryption. memberlist itself enforces no size.
 const MaxMessageBytes = 1200
 
-// Message is what one node sends another: [Batch], [Mark], [Farewell] or [State].
+// Message is what one node sends another: [Batch], [Mark], [Farewell], [State], [RepairRequest],
+// [RepairReply], [Request] or [Reply].
 type Message interface{ messageKind() messageKind }
 
 type messageKind uint64
 
 const (
-	kindBatch    messageKind = 1
-	kindMark     messageKind = 2
-	kindFarewell messageKind = 3
-	kindState    messageKind = 4
+	kindBatch         messageKind = 1
+	kindMark          messageKind = 2
+	kindFarewell      messageKind = 3
+	kindState         messageKind = 4
+	kindRepairRequest messageKind = 5
+	kindRepairReply   messageKind = 6
+	kindRequest       messageKind = 7
+	kindReply         messageKind = 8
 )
 
 // Origin names the numbering that a batch belongs to: a node and one of its boots.
@@ -36,33 +41,66 @@ type Batch struct {
 	Origin Origin
 	Seq    uint64
 	Items  []Item
+	// Confirm asks for a mark at once: somebody waits until the items have arrived.
+	Confirm bool
 	// Unknown counts items of kinds that this release does not know; they were skipped.
 	Unknown int
 }
 
-// Mark tells the last sequence that its origin has sent, so that the loss of a last batch is found too.
+// Point is a place in the numbering of an origin.
+type Point struct {
+	Origin Origin
+	Last   uint64
+}
+
+// Mark tells a peer the last sequence that its origin has given out, so that the loss of a last batch is found
+// too, and answers the peer's own marks: what has arrived, and the times from which either side works out how
+// old its knowledge of the other is (as in NTP, RFC 5905, section 8).
 type Mark struct {
 	Origin Origin
 	Last   uint64
+	To     uint64 // the boot of the peer that it is for
+	Sent   uint64 // microseconds of the sender's wall clock, strictly growing for each peer
+	// Echo is the Sent of the latest of the peer's marks that had arrived when Last was read, or 0.
+	Echo uint64
+	// Held is the time from the arrival of that mark to the sending of this one. On the wire in microseconds.
+	Held time.Duration
+	// Applied is the peer's sequence up to which nothing is missing here, or is covered by a fence.
+	Applied uint64
+	Reply   ReplyPath
 }
+
+// ReplyPath says whether a [Mark] is to be answered by a mark at once, and how.
+type ReplyPath uint8
+
+// The ways to answer a mark.
+const (
+	NoReply       ReplyPath = 0
+	ReplyDatagram ReplyPath = 1
+	ReplyStream   ReplyPath = 2 // datagrams seem not to arrive
+)
 
 // Farewell is the last message of a node that leaves on purpose. It carries the node's last sequence.
-type Farewell struct {
-	Origin Origin
-	Last   uint64
-}
+type Farewell Point
 
-// State is exchanged when two nodes synchronise in full: marks, never data.
+// State is exchanged when two nodes synchronise in full. It never carries data, but the marks of the giver: its
+// own first, then how far it has heard others without a gap.
 type State struct {
-	Marks []Mark
+	Points []Point
+	// Items are news that must reach everybody however long ago it was said, such as stamps.
+	Items []Item
 }
 
-func (Batch) messageKind() messageKind    { return kindBatch }
-func (Mark) messageKind() messageKind     { return kindMark }
-func (Farewell) messageKind() messageKind { return kindFarewell }
-func (State) messageKind() messageKind    { return kindState }
+func (Batch) messageKind() messageKind         { return kindBatch }
+func (Mark) messageKind() messageKind          { return kindMark }
+func (Farewell) messageKind() messageKind      { return kindFarewell }
+func (State) messageKind() messageKind         { return kindState }
+func (RepairRequest) messageKind() messageKind { return kindRepairRequest }
+func (RepairReply) messageKind() messageKind   { return kindRepairReply }
+func (Request) messageKind() messageKind       { return kindRequest }
+func (Reply) messageKind() messageKind         { return kindReply }
 
-// Item is one piece of news: [Invalidate] or [Touched]. Items are idempotent and commute, so they are
+// Item is one piece of news: [Invalidate], [Touched] or [Stamp]. Items are idempotent and commute, so they are
 // applied on arrival whatever the order.
 type Item interface{ itemKind() itemKind }
 
@@ -71,6 +109,7 @@ type itemKind uint64
 const (
 	kindInvalidate itemKind = 1
 	kindTouched    itemKind = 2
+	kindStamp      itemKind = 3
 )
 
 // Invalidate says that the record of Key is now at Version or above, or, if Dead, gone for ever.
@@ -86,8 +125,16 @@ type Touched struct {
 	LastAccess time.Time
 }
 
+// Stamp says that everything of Tenant under Scope whose fetch began before Epoch is dead.
+type Stamp struct {
+	Tenant string
+	Scope  string
+	Epoch  uint64
+}
+
 func (Invalidate) itemKind() itemKind { return kindInvalidate }
 func (Touched) itemKind() itemKind    { return kindTouched }
+func (Stamp) itemKind() itemKind      { return kindStamp }
 
 // EncodeItem returns the msgpack form of one item, ready to be packed by [PackBatch].
 func EncodeItem(item Item) []byte {
@@ -104,6 +151,12 @@ func EncodeItem(item Item) []byte {
 		e.uint(uint64(kindTouched))
 		e.string(it.Key.Wire())
 		e.time(it.LastAccess)
+	case Stamp:
+		e.array(4)
+		e.uint(uint64(kindStamp))
+		e.string(it.Tenant)
+		e.string(it.Scope)
+		e.uint(it.Epoch)
 	}
 	return e.buf.Bytes()
 }
@@ -113,47 +166,91 @@ const batchOverhead = 40
 
 // PackBatch makes a batch out of as many leading items as fit into limit bytes, at least one, and returns
 // the message and how many items it holds.
-func PackBatch(origin Origin, seq uint64, items [][]byte, limit int) (message []byte, packed int) {
+func PackBatch(origin Origin, seq uint64, items [][]byte, confirm bool, limit int) (message []byte, packed int) {
 	size := batchOverhead + len(origin.Node)
 	for packed < len(items) && (packed == 0 || size+len(items[packed]) <= limit) {
 		size += len(items[packed])
 		packed++
 	}
-	e := newFrame(kindBatch, 5)
+	e := newFrame(kindBatch, batchElements)
 	e.origin(origin)
 	e.uint(seq)
 	e.array(packed)
 	for _, item := range items[:packed] {
 		e.raw(item)
 	}
+	e.bool(confirm)
 	return e.buf.Bytes(), packed
 }
 
-// EncodeMessage returns the wire form of a mark, a farewell or a state. Batches are made by [PackBatch].
+// The elements of each kind of message, its kind included.
+const (
+	batchElements         = 6
+	markElements          = 10
+	farewellElements      = 4
+	stateElements         = 3
+	repairRequestElements = 5
+	repairReplyElements   = 5
+	requestElements       = 6
+	replyElements         = 6
+)
+
+// EncodeMessage returns the wire form of any message but a batch; those are made by [PackBatch].
 func EncodeMessage(m Message) []byte {
+	var e *encoder
 	switch m := m.(type) {
 	case Mark:
-		return encodeMark(kindMark, m)
+		e = newFrame(kindMark, markElements)
+		e.origin(m.Origin)
+		e.uint(m.Last)
+		e.uint(m.To)
+		e.uint(m.Sent)
+		e.uint(m.Echo)
+		e.uint(uint64(max(m.Held, 0) / time.Microsecond))
+		e.uint(m.Applied)
+		e.uint(uint64(m.Reply))
 	case Farewell:
-		return encodeMark(kindFarewell, Mark(m))
+		e = newFrame(kindFarewell, farewellElements)
+		e.point(Point(m))
 	case State:
-		e := newFrame(kindState, 2)
-		e.array(len(m.Marks))
-		for _, mark := range m.Marks {
+		e = newFrame(kindState, stateElements)
+		e.array(len(m.Points))
+		for _, point := range m.Points {
 			e.array(3)
-			e.origin(mark.Origin)
-			e.uint(mark.Last)
+			e.point(point)
 		}
-		return e.buf.Bytes()
+		e.array(len(m.Items))
+		for _, item := range m.Items {
+			e.raw(EncodeItem(item))
+		}
+	case RepairRequest:
+		e = newFrame(kindRepairRequest, repairRequestElements)
+		e.origin(m.From)
+		e.uint(m.To)
+		e.ranges(m.Missing)
+	case RepairReply:
+		e = newFrame(kindRepairReply, repairReplyElements)
+		e.origin(m.Origin)
+		e.array(len(m.Batches))
+		for _, batch := range m.Batches {
+			e.bytes(batch)
+		}
+		e.ranges(m.Gone)
+	case Request:
+		e = newFrame(kindRequest, requestElements)
+		e.origin(m.From)
+		e.uint(m.ID)
+		e.string(m.Method)
+		e.bytes(m.Body)
+	case Reply:
+		e = newFrame(kindReply, replyElements)
+		e.origin(m.From)
+		e.uint(m.ID)
+		e.bytes(m.Body)
+		e.string(m.Error)
 	default:
 		panic(fmt.Sprintf("proto: %T has no encoding of its own", m))
 	}
-}
-
-func encodeMark(kind messageKind, m Mark) []byte {
-	e := newFrame(kind, 4)
-	e.origin(m.Origin)
-	e.uint(m.Last)
 	return e.buf.Bytes()
 }
 
@@ -174,6 +271,14 @@ func (e *encoder) origin(o Origin) {
 
 func (d *decoder) origin() Origin { return Origin{Node: d.string(), Boot: d.uint()} }
 
+// point writes three elements.
+func (e *encoder) point(p Point) {
+	e.origin(p.Origin)
+	e.uint(p.Last)
+}
+
+func (d *decoder) point() Point { return Point{Origin: d.origin(), Last: d.uint()} }
+
 // DecodeMessage reads the wire form of any message. The message does not share memory with p.
 func DecodeMessage(p []byte) (Message, error) {
 	if len(p) == 0 {
@@ -189,17 +294,29 @@ func DecodeMessage(p []byte) (Message, error) {
 	switch kind := messageKind(d.uint()); {
 	case d.err != nil:
 	case kind == kindBatch:
-		known = 5
+		known = batchElements
 		m = decodeBatch(d)
 	case kind == kindMark:
-		known = 4
+		known = markElements
 		m = decodeMark(d)
 	case kind == kindFarewell:
-		known = 4
-		m = Farewell(decodeMark(d))
+		known = farewellElements
+		m = Farewell(d.point())
 	case kind == kindState:
-		known = 2
+		known = stateElements
 		m = decodeState(d)
+	case kind == kindRepairRequest:
+		known = repairRequestElements
+		m = RepairRequest{From: d.origin(), To: d.uint(), Missing: d.ranges()}
+	case kind == kindRepairReply:
+		known = repairReplyElements
+		m = decodeRepairReply(d)
+	case kind == kindRequest:
+		known = requestElements
+		m = Request{From: d.origin(), ID: d.uint(), Method: d.string(), Body: d.bytes()}
+	case kind == kindReply:
+		known = replyElements
+		m = Reply{From: d.origin(), ID: d.uint(), Body: d.bytes(), Error: d.string()}
 	default:
 		return nil, fmt.Errorf("%w (%d)", ErrUnknownMessage, kind)
 	}
@@ -215,20 +332,27 @@ func DecodeMessage(p []byte) (Message, error) {
 
 func decodeBatch(d *decoder) Batch {
 	b := Batch{Origin: d.origin(), Seq: d.uint()}
+	b.Items, b.Unknown = d.items()
+	b.Confirm = d.bool()
+	return b
+}
+
+// items reads an array of items and counts those of unknown kinds.
+func (d *decoder) items() (items []Item, unknown int) {
 	n := d.array(0)
-	b.Items = make([]Item, 0, n)
+	items = make([]Item, 0, n)
 	for range n {
 		item, ok := decodeItem(d)
 		switch {
 		case d.err != nil:
-			return Batch{}
+			return nil, 0
 		case ok:
-			b.Items = append(b.Items, item)
+			items = append(items, item)
 		default:
-			b.Unknown++
+			unknown++
 		}
 	}
-	return b
+	return items, unknown
 }
 
 // decodeItem reports false for an item of an unknown kind, which it skips.
@@ -243,6 +367,9 @@ func decodeItem(d *decoder) (Item, bool) {
 	case kindTouched:
 		known = 3
 		item = Touched{Key: d.key(), LastAccess: d.time()}
+	case kindStamp:
+		known = 4
+		item = Stamp{Tenant: d.string(), Scope: d.string(), Epoch: d.uint()}
 	}
 	if d.err == nil && elements < known {
 		d.fail(fmt.Errorf("%w: item of %d elements, %d expected", ErrCorrupt, elements, known))
@@ -261,15 +388,25 @@ func (d *decoder) key() Key {
 	return key
 }
 
-func decodeMark(d *decoder) Mark { return Mark{Origin: d.origin(), Last: d.uint()} }
+func decodeMark(d *decoder) Mark {
+	m := Mark{Origin: d.origin(), Last: d.uint(), To: d.uint(), Sent: d.uint(), Echo: d.uint()}
+	m.Held = time.Duration(min(d.uint(), maxMicros)) * time.Microsecond
+	m.Applied = d.uint()
+	m.Reply = ReplyPath(min(d.uint(), uint64(ReplyStream)))
+	return m
+}
+
+// maxMicros keeps a decoded time inside what time.Duration can hold.
+const maxMicros = 9e15
 
 func decodeState(d *decoder) State {
 	n := d.array(0)
-	s := State{Marks: make([]Mark, 0, n)}
+	s := State{Points: make([]Point, 0, n)}
 	for range n {
 		elements := d.array(3)
-		s.Marks = append(s.Marks, decodeMark(d))
+		s.Points = append(s.Points, d.point())
 		d.trailing(elements - 3)
 	}
+	s.Items, _ = d.items()
 	return s
 }

@@ -35,9 +35,12 @@ type NodeMeta struct {
 	HTTP    string // address of the HTTP API
 	Admin   string // address of the admin listener
 	State   NodeState
+	// Started is when this boot of the node began, in Unix milliseconds of its own clock. Of two boots of one
+	// name the later counts.
+	Started uint64
 }
 
-const nodeMetaFields = 5
+const nodeMetaFields = 6
 
 // Encode returns the msgpack form.
 func (m NodeMeta) Encode() []byte {
@@ -48,6 +51,7 @@ func (m NodeMeta) Encode() []byte {
 	e.string(m.HTTP)
 	e.string(m.Admin)
 	e.uint(uint64(m.State))
+	e.uint(m.Started)
 	return e.buf.Bytes()
 }
 
@@ -62,6 +66,7 @@ func DecodeNodeMeta(p []byte) (NodeMeta, error) {
 		d.fail(fmt.Errorf("%w: node state %d", ErrCorrupt, state))
 	}
 	m.State = NodeState(state)
+	m.Started = d.uint()
 	d.trailing(fields - nodeMetaFields)
 	if err := d.end(); err != nil {
 		return NodeMeta{}, fmt.Errorf("node meta: %w", err)

@@ -51,7 +51,7 @@ func TestAWriteOfWhatAnOldCopyHasDoesNotSucceedAfterADelete(t *testing.T) {
 		id := n.create(0, map[string]string{"x": "1"}).ID()
 		late := n.load(1, id)
 		n.cut.Store(true)
-		if err := n.all[0].Delete(t.Context(), id); err != nil {
+		if _, err := n.all[0].Delete(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		late.Set("x", Bytes([]byte("1")))
@@ -164,13 +164,13 @@ func TestDeleteIfMatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		var conflict *ConflictError
-		if err := n.all[1].DeleteIfMatch(t.Context(), first.ID(), old); !errors.As(err, &conflict) || conflict.Current != first.Version() {
+		if _, err := n.all[1].DeleteIfMatch(t.Context(), first.ID(), old); !errors.As(err, &conflict) || conflict.Current != first.Version() {
 			t.Errorf("an old version: %v", err)
 		}
-		if err := n.all[1].DeleteIfMatch(t.Context(), first.ID(), first.Version()); err != nil {
+		if _, err := n.all[1].DeleteIfMatch(t.Context(), first.ID(), first.Version()); err != nil {
 			t.Errorf("the current version: %v", err)
 		}
-		if err := n.all[1].DeleteIfMatch(t.Context(), first.ID(), first.Version()); !errors.Is(err, ErrNotFound) {
+		if _, err := n.all[1].DeleteIfMatch(t.Context(), first.ID(), first.Version()); !errors.Is(err, ErrNotFound) {
 			t.Errorf("again: %v", err)
 		}
 	})
@@ -210,11 +210,11 @@ func TestADeleteWhoseAnswersAreLostIsRepeated(t *testing.T) {
 		first, second := n.create(0, nil), n.create(0, nil)
 		n.load(1, first.ID())
 		n.store.loseDeletes.Store(3)
-		if err := n.all[0].Delete(t.Context(), first.ID()); err != nil {
+		if _, err := n.all[0].Delete(t.Context(), first.ID()); err != nil {
 			t.Errorf("delete: %v", err)
 		}
 		n.store.loseDeletes.Store(1)
-		if err := n.all[0].DeleteIfMatch(t.Context(), second.ID(), second.Version()); err != nil {
+		if _, err := n.all[0].DeleteIfMatch(t.Context(), second.ID(), second.Version()); err != nil {
 			t.Errorf("conditional delete: %v", err)
 		}
 		for node := range n.all {

@@ -77,7 +77,7 @@ func (c *Current) Save(ctx context.Context) error {
 		c.wrote = c.wrote || s.Version() != before
 	}
 	if ended := c.ended; ended != nil {
-		if err := c.manager.Delete(ctx, ended.id); err != nil {
+		if _, err := c.manager.Delete(ctx, ended.id); err != nil {
 			c.ended = nil
 			return err
 		}

@@ -18,6 +18,8 @@ type alone struct{}
 
 func (alone) Publish(...proto.Item) {}
 
+func (alone) Confirm(context.Context, ...proto.Item) []string { return nil }
+
 func newManager() *session.Manager {
 	m, err := session.New(session.Options{
 		Store:  memory.New(memory.Options{}),

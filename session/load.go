@@ -36,57 +36,60 @@ func (m *Manager) Load(ctx context.Context, id string, opts LoadOptions) (*Sessi
 	return view(id, copy), nil
 }
 
-// Delete ends a session, on every node and for ever. Deleting one that is not there succeeds.
-func (m *Manager) Delete(ctx context.Context, id string) error {
+// Delete ends a session, on every node and for ever. Deleting one that is not there succeeds. It returns when every
+// live node has confirmed that it dropped its copy, or after a second, and then the names of the nodes that have not:
+// within three seconds these check every read against the store.
+func (m *Manager) Delete(ctx context.Context, id string) (unconfirmed []string, err error) {
 	if !ValidID(id) {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := followed(ctx)
 	defer cancel()
 	for {
-		err := m.near.Delete(ctx, m.key(id), store.Any)
+		unconfirmed, err := m.near.DeleteConfirmed(ctx, m.key(id), store.Any)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return nil
+			return unconfirmed, nil
 		case !errors.Is(err, store.ErrAmbiguous):
-			return err
+			return unconfirmed, err
 		}
 		// Ids are never reused, so a delete whose answer was lost can simply be repeated.
 		if pause(ctx, settlePause) != nil {
-			return err
+			return nil, err
 		}
 	}
 }
 
-// DeleteIfMatch ends a session whose content is at that version, and refuses any other with a ConflictError.
-func (m *Manager) DeleteIfMatch(ctx context.Context, id string, version proto.Version) error {
+// DeleteIfMatch is Delete of a session whose content is at that version. It refuses any other with a ConflictError.
+func (m *Manager) DeleteIfMatch(ctx context.Context, id string, version proto.Version) (unconfirmed []string, err error) {
 	if !ValidID(id) {
-		return ErrNotFound
+		return nil, ErrNotFound
 	}
 	ctx, cancel := followed(ctx)
 	defer cancel()
 	for {
 		copy, err := m.get(ctx, m.key(id), m.latest())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if current := copy.Value.record.Changed; current != version {
-			return &ConflictError{Current: current, Precondition: true}
+			return nil, &ConflictError{Current: current, Precondition: true}
 		}
-		err = m.near.Delete(ctx, m.key(id), copy.CAS)
+		unconfirmed, err = m.near.DeleteConfirmed(ctx, m.key(id), copy.CAS)
 		switch {
 		case errors.Is(err, store.ErrConflict): // perhaps by a touch, which leaves the content as it is
 		case errors.Is(err, store.ErrAmbiguous):
 			if _, err := m.get(ctx, m.key(id), m.latest()); errors.Is(err, ErrNotFound) {
-				return nil // whether by this attempt or by another's
+				// Whether by this attempt or by another's, it is gone.
+				return m.opts.News.Confirm(ctx, proto.Invalidate{Key: m.key(id), Dead: true}), nil
 			}
 			if pause(ctx, settlePause) != nil {
-				return err
+				return nil, err
 			}
 		case errors.Is(err, store.ErrNotFound):
-			return ErrNotFound
+			return nil, ErrNotFound
 		default:
-			return err
+			return unconfirmed, err
 		}
 	}
 }

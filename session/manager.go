@@ -32,6 +32,7 @@ type Options struct {
 	Conflict Conflict      // what a commit does by default. Default Merge
 	MaxBytes int           // of one stored session. Default 1 MiB
 	Near     Near
+	Trusted  func(now time.Time) bool // see near.Options. Default: always
 
 	Clock *proto.Clock     // the node's versions. Default a clock of its own over Now
 	Now   func() time.Time // default time.Now
@@ -113,6 +114,7 @@ func New(opts Options) (*Manager, error) {
 		News:     opts.News,
 		MaxBytes: opts.Near.MaxBytes,
 		MaxAge:   opts.Near.MaxAge,
+		Trusted:  opts.Trusted,
 		Now:      opts.Now,
 	})
 	if err != nil {

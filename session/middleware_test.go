@@ -225,7 +225,7 @@ func TestCookiesThatNameNoLiveSession(t *testing.T) {
 	})
 	live := s.session(t)
 	ended := s.session(t)
-	if err := s.nodes.all[0].Delete(t.Context(), ended.ID()); err != nil {
+	if _, err := s.nodes.all[0].Delete(t.Context(), ended.ID()); err != nil {
 		t.Fatal(err)
 	}
 	for cookie, want := range map[string]struct{ gone, has bool }{

@@ -89,6 +89,11 @@ func (l line) Publish(items ...proto.Item) {
 	}
 }
 
+func (l line) Confirm(_ context.Context, items ...proto.Item) []string {
+	l.Publish(items...)
+	return nil
+}
+
 func newNodes(t *testing.T, configure func(*Options)) *nodes {
 	t.Helper()
 	n := &nodes{t: t, store: &countingStore{Store: memory.New(memory.Options{})}, all: make([]*Manager, 3)}
@@ -262,7 +267,7 @@ func TestALateSaveNeverBringsADeletedSessionBack(t *testing.T) {
 	onVirtualTime(t, nil, func(t *testing.T, n *nodes) {
 		id := n.create(0, map[string]string{"x": "0"}).ID()
 		slow := n.load(0, id)
-		if err := n.all[1].Delete(t.Context(), id); err != nil {
+		if _, err := n.all[1].Delete(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		slow.Set("x", Bytes([]byte("1")))
@@ -272,7 +277,7 @@ func TestALateSaveNeverBringsADeletedSessionBack(t *testing.T) {
 		for node := range n.all {
 			n.expectGone(node, id)
 		}
-		if err := n.all[2].Delete(t.Context(), id); err != nil {
+		if _, err := n.all[2].Delete(t.Context(), id); err != nil {
 			t.Errorf("deleting again: %v", err)
 		}
 	})
@@ -395,7 +400,7 @@ func TestADamagedRecordSpoilsOnlyItsSession(t *testing.T) {
 			t.Errorf("the damaged session: %v", err)
 		}
 		n.expectContent(n.load(1, sound.ID()), map[string]string{"x": "0"})
-		if err := n.all[1].Delete(t.Context(), damaged.ID()); err != nil {
+		if _, err := n.all[1].Delete(t.Context(), damaged.ID()); err != nil {
 			t.Errorf("deleting the damaged session: %v", err)
 		}
 	})

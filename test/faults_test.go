@@ -130,6 +130,8 @@ type nowhere struct{}
 
 func (nowhere) Publish(...proto.Item) {}
 
+func (nowhere) Confirm(context.Context, ...proto.Item) []string { return nil }
+
 func newRace(t *testing.T) *race {
 	r := &race{T: t, node: startNode(t, cbnode.Options{})}
 	for i := range racers {

@@ -43,6 +43,8 @@ func (n *fakeNode) Drain(waitForBalancers bool) { n.drained <- waitForBalancers 
 type alone struct{}
 
 func (alone) Publish(...proto.Item) {}
+
+func (alone) Confirm(context.Context, ...proto.Item) []string { return nil }
 func (alone) Members() []cluster.Member {
 	return []cluster.Member{
 		{Name: "n1", Address: "127.0.0.1:1", Meta: proto.NodeMeta{State: proto.Ready}, Self: true, Alive: true},

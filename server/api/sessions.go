@@ -147,15 +147,19 @@ func (a *API) deleteSession(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	err := error(nil)
+	var unconfirmed []string
+	var err error
 	if condition == 0 {
-		err = a.Sessions.Delete(r.Context(), r.PathValue("id"))
+		unconfirmed, err = a.Sessions.Delete(r.Context(), r.PathValue("id"))
 	} else {
-		err = a.Sessions.DeleteIfMatch(r.Context(), r.PathValue("id"), condition)
+		unconfirmed, err = a.Sessions.DeleteIfMatch(r.Context(), r.PathValue("id"), condition)
 	}
 	if err != nil {
 		problem.Of(err).Write(w)
 		return
+	}
+	if len(unconfirmed) > 0 {
+		w.Header().Set("Klatch-Unconfirmed", strings.Join(unconfirmed, ", "))
 	}
 	w.WriteHeader(http.StatusNoContent)
 }

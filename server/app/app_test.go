@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,8 @@ import (
 type alone struct{}
 
 func (alone) Publish(...proto.Item) {}
+
+func (alone) Confirm(context.Context, ...proto.Item) []string { return nil }
 
 type reply struct {
 	Node, Session, Version string

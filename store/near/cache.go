@@ -9,14 +9,19 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
+	"klatch/internal/clock"
 	"klatch/internal/task"
 	"klatch/proto"
 	"klatch/store"
 )
 
-// Publisher tells peers what changed. It must not block.
+// Publisher tells peers what changed.
 type Publisher interface {
+	// Publish must not block.
 	Publish(items ...proto.Item)
+	// Confirm is Publish that waits, for a bounded time, until every peer has applied the items. It returns the
+	// names of the nodes that may not have: within a bound that the publisher knows, these check every read.
+	Confirm(ctx context.Context, items ...proto.Item) (unconfirmed []string)
 }
 
 // Options configure a [Cache]. Store, Decode and News are required.
@@ -32,6 +37,9 @@ type Options[V Value] struct {
 	MaxAge time.Duration
 	// Outage is for how long beyond MaxAge a copy still answers while the store cannot be reached. Default 5 m.
 	Outage time.Duration
+	// Trusted reports whether what peers have published so far is known here, so that copies may be used. While it
+	// is not, every read asks the store. It is called for every read. Default: it always is.
+	Trusted func(now time.Time) bool
 	// ReadTimeout bounds one store read that fills the cache. Default 5 s.
 	ReadTimeout time.Duration
 	// Now is the clock. Default time.Now.
@@ -142,7 +150,10 @@ func (c *Cache[V]) within(copy *Copy[V], want Want, now time.Time, maxAge time.D
 	if fence := c.fence.Load(); fence != nil && !copy.began.After(*fence) {
 		return false
 	}
-	if age(copy.began, now) > maxAge || copy.Value.Expired(now) {
+	if clock.Elapsed(copy.began, now) > maxAge || copy.Value.Expired(now) {
+		return false
+	}
+	if c.opts.Trusted != nil && !c.opts.Trusted(now) {
 		return false
 	}
 	_, changed := copy.Value.Stamps()

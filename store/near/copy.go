@@ -26,12 +26,6 @@ type Copy[V Value] struct {
 	began time.Time // when the store operation that brought it began
 }
 
-// age is the larger of the elapsed monotonic and wall time: the first stands still while a machine sleeps,
-// the second jumps when it is set.
-func age(began, now time.Time) time.Duration {
-	return max(now.Sub(began), now.Round(0).Sub(began.Round(0)))
-}
-
 // newerThan reports whether c replaces other.
 func (c *Copy[V]) newerThan(other *Copy[V]) bool {
 	mine, _ := c.Value.Stamps()

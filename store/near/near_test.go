@@ -129,6 +129,11 @@ func (r *recorder) Publish(items ...proto.Item) {
 	r.items = append(r.items, items...)
 }
 
+func (r *recorder) Confirm(_ context.Context, items ...proto.Item) []string {
+	r.Publish(items...)
+	return []string{"n2"}
+}
+
 type fixture struct {
 	t     *testing.T
 	store *gate

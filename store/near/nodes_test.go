@@ -39,6 +39,11 @@ func (p port) Publish(items ...proto.Item) {
 	}
 }
 
+func (p port) Confirm(_ context.Context, items ...proto.Item) []string {
+	p.Publish(items...)
+	return nil
+}
+
 func TestCopiesOfAllNodesEqualTheStoreOnceNewsHasArrived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backing := memory.New(memory.Options{})

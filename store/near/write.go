@@ -45,15 +45,37 @@ func (c *Cache[V]) Put(ctx context.Context, key proto.Key, value V, encoded []by
 // Where the outcome is unknown it does the same: the news of a delete that did not happen costs a read.
 func (c *Cache[V]) Delete(ctx context.Context, key proto.Key, cas store.CAS) error {
 	err := c.opts.Store.Delete(ctx, key, cas)
+	if c.gone(key, err) {
+		c.opts.News.Publish(proto.Invalidate{Key: key, Dead: true})
+	}
+	return err
+}
+
+// DeleteConfirmed is Delete that also waits, for a bounded time, until every peer has dropped its copy, where the
+// record is certainly gone. It returns the names of the nodes that may not have.
+func (c *Cache[V]) DeleteConfirmed(ctx context.Context, key proto.Key, cas store.CAS) (unconfirmed []string, err error) {
+	err = c.opts.Store.Delete(ctx, key, cas)
+	news := proto.Invalidate{Key: key, Dead: true}
+	switch {
+	case !c.gone(key, err):
+	case errors.Is(err, store.ErrAmbiguous):
+		c.opts.News.Publish(news)
+	default:
+		unconfirmed = c.opts.News.Confirm(ctx, news)
+	}
+	return unconfirmed, err
+}
+
+// gone drops the copy of a record whose deletion has ended so, and reports whether it may be gone from the store.
+func (c *Cache[V]) gone(key proto.Key, err error) bool {
 	switch {
 	case err == nil, errors.Is(err, store.ErrAmbiguous), errors.Is(err, store.ErrNotFound):
-		news := proto.Invalidate{Key: key, Dead: true}
-		c.Apply(news)
-		c.opts.News.Publish(news)
+		c.Apply(proto.Invalidate{Key: key, Dead: true})
+		return true
 	case errors.Is(err, store.ErrConflict):
 		c.copies.Invalidate(key)
 	}
-	return err
+	return false
 }
 
 // Apply takes news: the copy goes if it is older, and the open fills are marked.

@@ -1,0 +1,11 @@
+// Package clock measures how long ago something was in a way that survives a frozen process, a sleeping machine and
+// a clock that is set.
+package clock
+
+import "time"
+
+// Elapsed returns the larger of the monotonic and the wall time from since to now: the first stands still while a
+// machine sleeps, the second jumps when it is set.
+func Elapsed(since, now time.Time) time.Duration {
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
+}

@@ -1,0 +1,131 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"go.uber.org/zap"
+
+	"klatch/cluster"
+	"klatch/presence"
+	"klatch/proto"
+	"klatch/session"
+	"klatch/store"
+)
+
+// engine is what a node is without its listeners: sessions over a store, and the cluster that tells their changes.
+type engine struct {
+	sessions *session.Manager
+	news     *news
+	cluster  *cluster.Cluster
+	presence *presence.Presence
+}
+
+type engineOptions struct {
+	config    *Config
+	boot      uint64
+	keys      [][]byte
+	meta      proto.NodeMeta
+	store     store.Store          // of the sessions
+	records   store.Store          // of the node's own record; it may be the same
+	transport memberlist.Transport // nil: the network
+	now       func() time.Time
+	logger    *zap.Logger
+}
+
+// start begins everything. What had been begun is left to stop when it fails.
+func (e *engine) start(ctx context.Context, o engineOptions) error {
+	e.news = &news{}
+	sessions, err := session.New(session.Options{
+		Store:    o.store,
+		News:     e.news,
+		Node:     o.config.Name,
+		Writer:   o.boot,
+		Idle:     o.config.Session.Idle,
+		Absolute: o.config.Session.Absolute,
+		Conflict: o.config.Session.Conflict,
+		MaxBytes: o.config.Session.MaxBytes,
+		Near:     session.Near{MaxBytes: o.config.Near.MaxBytes, MaxAge: o.config.Near.MaxAge},
+		Trusted:  e.news.Trusted,
+		Now:      o.now,
+	})
+	if err != nil {
+		return err
+	}
+	e.sessions = sessions
+	joined, err := cluster.Start(ctx, cluster.Options{
+		Name:      o.config.Name,
+		Label:     o.config.Cluster,
+		Bind:      o.config.Gossip,
+		Advertise: o.config.Advertise,
+		Seeds:     o.config.Join,
+		Keys:      o.keys,
+		Boot:      o.boot,
+		Meta:      o.meta,
+		Records:   true,
+		Handler:   receiver{e.sessions},
+		Transport: o.transport,
+		Now:       o.now,
+		Logger:    o.logger.Named("cluster"),
+	})
+	if errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrAdvertise) {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if err != nil {
+		return err
+	}
+	e.cluster = joined
+	e.news.cluster.Store(joined)
+	e.presence, err = presence.Start(presence.Options{
+		Store:   o.records,
+		Tenant:  session.DefaultTenant,
+		Self:    proto.Origin{Node: o.config.Name, Boot: o.boot},
+		Address: joined.Address(),
+		Heard:   joined.Heard,
+		Report:  joined.Present,
+		Now:     o.now,
+		Logger:  o.logger.Named("presence"),
+	})
+	return err
+}
+
+// leaveTimeout bounds the farewell. It is not part of what requests under way may use up: without a farewell the
+// others would take this node for dead.
+const leaveTimeout = 5 * time.Second
+
+// leave finishes what is under way and says farewell: to the store first, while members still hear this node by gossip.
+func (e *engine) leave(logger *zap.Logger) (failed error) {
+	if e.sessions != nil {
+		e.sessions.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	if e.presence != nil {
+		failed = e.presence.Leave(ctx)
+	}
+	if e.cluster == nil {
+		return failed
+	}
+	if err := e.cluster.Leave(ctx); err != nil {
+		logger.Info("left the cluster; members that have not heard it find out by themselves", zap.Error(err))
+	}
+	return failed
+}
+
+// close ends what is left, as a crash would where leave was not called.
+func (e *engine) close() error {
+	var failed error
+	if e.presence != nil {
+		e.presence.Close()
+	}
+	if e.sessions != nil {
+		e.sessions.Close()
+	}
+	if e.cluster != nil {
+		failed = e.cluster.Close()
+	}
+	return failed
+}
