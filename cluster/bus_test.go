@@ -1,7 +1,11 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -204,3 +208,84 @@ type discard struct{}
 
 func (discard) Apply(string, proto.Item) {}
 func (discard) Fence(string)             {}
+
+func TestConfirmWaitsForEveryPeerAndNamesThoseThatAreSilent(t *testing.T) {
+	t.Parallel()
+	a := startNode(t, "a", nil)
+	b := startNode(t, "b", seeds(a))
+	network := newFaultyTransport(t)
+	c := startNode(t, "c", func(o *Options) { seeds(a)(o); o.Transport = network })
+	introduced(t, a, b, c)
+
+	if unconfirmed := a.Confirm(t.Context(), invalidate("1")); len(unconfirmed) != 0 {
+		t.Fatalf("unconfirmed by %v, want nobody", unconfirmed)
+	}
+	if !b.heard("a", "1") || !c.heard("a", "1") {
+		t.Error("confirmed by a peer that has not applied it")
+	}
+
+	network.hold.Lock() // what c says is held up
+	unconfirmed := a.Confirm(t.Context(), invalidate("2"))
+	network.hold.Unlock()
+	if !slices.Equal(unconfirmed, []string{"c"}) {
+		t.Errorf("unconfirmed by %v, want c", unconfirmed)
+	}
+}
+
+func TestConfirmedBatchThatWasLostIsRepairedMeanwhile(t *testing.T) {
+	t.Parallel()
+	network := newFaultyTransport(t)
+	a := startNode(t, "a", func(o *Options) { o.Transport = network; o.SyncInterval = time.Hour })
+	b := startNode(t, "b", func(o *Options) { seeds(a)(o); o.SyncInterval = time.Hour })
+	introduced(t, a, b)
+
+	network.loseNext("s/lost")
+	if unconfirmed := a.Confirm(t.Context(), invalidate("lost")); len(unconfirmed) != 0 || !b.heard("a", "lost") {
+		t.Errorf("unconfirmed by %v; b has heard it: %v", unconfirmed, b.heard("a", "lost"))
+	}
+}
+
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	a := startNode(t, "a", nil)
+	b := startNode(t, "b", func(o *Options) {
+		seeds(a)(o)
+		o.Answer = func(ctx context.Context, from, method string, body []byte) ([]byte, error) {
+			switch method {
+			case "echo":
+				return append([]byte(from+" says "), body...), nil
+			case "hang":
+				<-ctx.Done()
+				return nil, ctx.Err()
+			default:
+				return nil, fmt.Errorf("unknown method %q", method)
+			}
+		}
+	})
+	introduced(t, a, b)
+
+	if got, err := a.Ask(t.Context(), "b", "echo", []byte("hello")); err != nil || string(got) != "a says hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := a.Ask(t.Context(), "b", "sing", nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), `unknown method "sing"`) {
+		t.Errorf("an unknown method: %v", err)
+	}
+	if _, err := b.Ask(t.Context(), "a", "echo", nil); !errors.Is(err, ErrRefused) {
+		t.Errorf("a node that answers nothing: %v", err)
+	}
+	if _, err := a.Ask(t.Context(), "c", "echo", nil); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("a member that is not there: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := a.Ask(ctx, "b", "hang", nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a member that does not answer: %v", err)
+	}
+}
+
+func TestFullExchangeCarriesWhatMustReachEverybody(t *testing.T) {
+	t.Parallel()
+	a := startNode(t, "a", func(o *Options) { o.Recent = func() []proto.Item { return []proto.Item{invalidate("long ago")} } })
+	b := startNode(t, "b", seeds(a))
+	eventually(t, "b hears it", func() bool { return b.heard("a", "long ago") })
+}
