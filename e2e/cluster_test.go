@@ -89,8 +89,8 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// startNodes starts n nodes on one store and waits until each is ready and knows the others. When the test ends
-// they are drained, and each must exit with 0.
+// startNodes starts n nodes on one store and waits until each is ready, knows the others and serves copies. When the
+// test ends they are drained, and each must exit with 0.
 func startNodes(t *testing.T, n int, flags ...string) nodes {
 	t.Helper()
 	storeURL := "sqlite:" + filepath.Join(t.TempDir(), "klatch.db")
@@ -101,6 +101,7 @@ func startNodes(t *testing.T, n int, flags ...string) nodes {
 	for _, node := range all {
 		node.waitReady()
 		node.waitMembers(n)
+		node.waitTrusted()
 	}
 	return all
 }
@@ -241,6 +242,17 @@ func (n *node) waitMembers(want int) {
 		}
 		if ready != want {
 			return fmt.Errorf("%s sees %d ready members, want %d: %v", n.name, ready, want, cluster.Members)
+		}
+		return nil
+	})
+}
+
+// waitTrusted waits until the node has heard all members: until then each of its reads asks the store.
+func (n *node) waitTrusted() {
+	n.t.Helper()
+	eventually(n.t, func() error {
+		if !strings.Contains(n.metrics(), "\nklatch_bus_trusted 1\n") {
+			return fmt.Errorf("%s has not heard all members", n.name)
 		}
 		return nil
 	})
