@@ -26,6 +26,7 @@ const patience = 30 * time.Second
 
 var (
 	binary   string // klatch
+	offset   string // klatch with a clock that may be wrong
 	cbserver string // the Couchbase-protocol test server
 	caves    string // somebody else's
 
@@ -34,7 +35,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	for path, name := range map[*string]string{&binary: "klatch", &cbserver: "cbserver", &caves: "cavesserver"} {
+	for path, name := range map[*string]string{&binary: "klatch", &offset: "klatch-clockoffset", &cbserver: "cbserver", &caves: "cavesserver"} {
 		var err error
 		if *path, err = filepath.Abs("../bin/" + name); err == nil {
 			_, err = os.Stat(*path)
@@ -51,7 +52,8 @@ func TestMain(m *testing.M) {
 type node struct {
 	t                       *testing.T
 	name                    string
-	api, admin, app, gossip string // host:port
+	api, admin, app, gossip string        // host:port
+	clock                   time.Duration // how far its clock is off
 	process                 *exec.Cmd
 	log                     string
 	ended                   chan struct{}
@@ -109,8 +111,18 @@ func startNodes(t *testing.T, n int, flags ...string) nodes {
 // launchNodes starts n nodes and does not wait for them.
 func launchNodes(t *testing.T, n int, storeURL string, flags ...string) nodes {
 	t.Helper()
+	all := newNodes(t, n)
+	for _, node := range all {
+		node.start(all[0].gossip, storeURL, flags...)
+	}
+	t.Cleanup(all.stop)
+	return all
+}
+
+// newNodes gives n nodes their addresses.
+func newNodes(t *testing.T, n int) (all nodes) {
+	t.Helper()
 	dir := t.TempDir()
-	var all nodes
 	for i := range n {
 		all = append(all, &node{
 			t: t, name: fmt.Sprintf("n%d", i+1),
@@ -118,10 +130,6 @@ func launchNodes(t *testing.T, n int, storeURL string, flags ...string) nodes {
 			log: filepath.Join(dir, fmt.Sprintf("n%d.log", i+1)),
 		})
 	}
-	for _, node := range all {
-		node.start(all[0].gossip, storeURL, flags...)
-	}
-	t.Cleanup(all.stop)
 	return all
 }
 
@@ -135,8 +143,12 @@ func (n *node) start(seed, store string, flags ...string) {
 	args := append([]string{"serve", "--name", n.name, "--http", n.api, "--admin", n.admin, "--app", n.app,
 		"--gossip", n.gossip, "--join", seed, "--store", store, "--drain-grace", "100ms"}, flags...)
 	n.process = exec.Command(binary, args...)
-	n.process.Stdout, n.process.Stderr = log, log
 	n.process.Env = append(os.Environ(), "KLATCH_STORE_USER=Administrator", "KLATCH_STORE_PASSWORD=password")
+	if n.clock != 0 {
+		n.process = exec.Command(offset, args...)
+		n.process.Env = append(os.Environ(), "TEST_CLOCK_OFFSET="+n.clock.String())
+	}
+	n.process.Stdout, n.process.Stderr = log, log
 	if err := n.process.Start(); err != nil {
 		n.t.Fatal(err)
 	}

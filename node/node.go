@@ -73,12 +73,13 @@ func (n *Node) start(ctx context.Context, release string) error {
 	if err := n.bind(); err != nil {
 		return err
 	}
-	if n.store, err = openStore(ctx, &n.config, time.Now, n.logger); err != nil {
+	if n.store, err = openStore(ctx, &n.config, now, n.logger); err != nil {
 		return err
 	}
 	n.observed = observe.New(observe.Options{
 		Store:  n.store,
 		Probe:  proto.NewKey(session.DefaultTenant, proto.KindNode, n.config.Name),
+		Now:    now,
 		Logger: n.logger,
 	})
 	if err := n.engine.start(ctx, engineOptions{
@@ -88,7 +89,7 @@ func (n *Node) start(ctx context.Context, release string) error {
 		meta:    proto.NodeMeta{Release: release, HTTP: n.address("http"), Admin: n.address("admin"), State: proto.Joining},
 		store:   n.observed,
 		records: n.store,
-		now:     time.Now,
+		now:     now,
 		logger:  n.logger,
 	}); err != nil {
 		return err
@@ -125,8 +126,8 @@ func (n *Node) becomeReady() {
 		}
 		if n.state.CompareAndSwap(uint32(proto.Joining), uint32(proto.Ready)) {
 			n.cluster.SetState(proto.Ready)
-			if now := proto.NodeState(n.state.Load()); now != proto.Ready { // it began to drain meanwhile
-				n.cluster.SetState(now)
+			if s := proto.NodeState(n.state.Load()); s != proto.Ready { // it began to drain meanwhile
+				n.cluster.SetState(s)
 				return
 			}
 			n.logger.Info("ready")

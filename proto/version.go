@@ -42,23 +42,32 @@ func ParseVersion(s string) (Version, error) {
 }
 
 // Clock issues the versions of one node. It is safe for concurrent use.
+//
+// A record may carry a version from the future, if a node with a wrong clock wrote it. The next version of that record
+// must be above it, those of others must not: so what only follows such a record is counted apart. Odd versions are of
+// that sort and even ones are not, so that none is issued twice.
 type Clock struct {
 	now func() time.Time
 
-	mu   sync.Mutex // guards last
-	last Version    // the highest version issued or observed
+	mu     sync.Mutex // guards all below
+	last   Version    // the highest even version issued, or version observed
+	beyond Version    // the highest odd version issued
 }
 
 // NewClock returns a clock that reads physical time from now.
 func NewClock(now func() time.Time) *Clock { return &Clock{now: now} }
 
-// Next issues a version above prev, above the physical time and above everything this clock has issued,
-// so that a version together with its writer names one write.
+// Next issues a version above prev, the version of the record that is about to be written, and above the physical time.
+// It issues none twice, so a version together with its writer names one write.
 func (c *Clock) Next(prev Version) Version {
-	physical := VersionAt(c.now())
+	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = max(physical, c.last, prev) + 1
+	if prev > VersionAt(now.Add(maxLead)) {
+		c.beyond = (max(c.beyond, prev) + 1) | 1
+		return c.beyond
+	}
+	c.last = (max(c.last, prev, VersionAt(now)) + 2) &^ 1
 	return c.last
 }
 
