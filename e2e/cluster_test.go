@@ -30,6 +30,7 @@ var (
 	cbserver string // the Couchbase-protocol test server
 	caves    string // somebody else's
 
+	long        = flag.Bool("long", false, "let the faults of the chaos tests last long")
 	onCouchbase = flag.Bool("couchbase", false, "run the clusters on the Couchbase-protocol test server instead of SQLite")
 )
 
@@ -325,6 +326,7 @@ type answer struct {
 	degraded, retryAfter string
 	etag                 string
 	cookie               string // the session cookie that it set, if any
+	unconfirmed          []string
 	session              struct {
 		ID         string
 		Version    string
@@ -373,6 +375,9 @@ func request(ctx context.Context, method, url, body string, headers ...string) (
 	}
 	a.status, a.node, a.etag = response.StatusCode, response.Header.Get("Klatch-Node"), response.Header.Get("ETag")
 	a.degraded, a.retryAfter = response.Header.Get("Klatch-Degraded"), response.Header.Get("Retry-After")
+	if names := response.Header.Get("Klatch-Unconfirmed"); names != "" {
+		a.unconfirmed = strings.Split(names, ", ")
+	}
 	for _, cookie := range response.Cookies() {
 		if cookie.Name == "klatch" {
 			a.cookie = cookie.Value

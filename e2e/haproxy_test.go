@@ -32,12 +32,19 @@ func startHAProxy(t *testing.T, cluster nodes) haproxy {
 func runHAProxy(t *testing.T, env ...string) haproxy {
 	t.Helper()
 	balancer := haproxy{sticky: freeAddress(t), nonsticky: freeAddress(t)}
+	balancer.run(t, (*exec.Cmd).Start, env...)
+	return balancer
+}
+
+// run starts it in the way of start and waits until it answers.
+func (balancer haproxy) run(t *testing.T, start func(*exec.Cmd) error, env ...string) {
+	t.Helper()
 	process := exec.Command("haproxy", "-db", "-f", "../deploy/haproxy/haproxy.cfg")
 	process.Env = append(os.Environ(), "STICKY="+balancer.sticky, "NONSTICKY="+balancer.nonsticky)
 	process.Env = append(process.Env, env...)
 	var log bytes.Buffer
 	process.Stdout, process.Stderr = &log, &log
-	if err := process.Start(); err != nil {
+	if err := start(process); err != nil {
 		t.Fatalf("%v (make e2e installs HAProxy)", err)
 	}
 	t.Cleanup(func() {
@@ -60,7 +67,6 @@ func runHAProxy(t *testing.T, env ...string) haproxy {
 			return nil
 		})
 	}
-	return balancer
 }
 
 // loadReport is what klatch bench sessions -o json prints.
