@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -82,19 +83,29 @@ type loadReport struct {
 
 func runLoad(t *testing.T, address string, options ...string) loadReport {
 	t.Helper()
-	args := append([]string{"bench", "sessions", "-b", "http://" + address, "-o", "json"}, options...)
-	var stderr bytes.Buffer
-	process := exec.CommandContext(t.Context(), binary, args...)
-	process.Stderr = &stderr
-	out, err := process.Output()
-	var report loadReport
-	if decodeErr := json.Unmarshal(out, &report); decodeErr != nil {
-		t.Fatalf("%v, %v\n%s%s", err, decodeErr, out, stderr.String())
-	}
-	if err != nil || report.Errors != 0 {
-		t.Errorf("load through %s: %v\n%s%s", address, err, out, stderr.String())
+	report, err := loadTool(t.Context(), (*exec.Cmd).Start, address, options...)
+	if err != nil {
+		t.Errorf("load through %s: %v", address, err)
 	}
 	return report
+}
+
+// loadTool runs the load tool, which start starts. Requests that failed are an error.
+func loadTool(ctx context.Context, start func(*exec.Cmd) error, address string, options ...string) (report loadReport, err error) {
+	process := exec.CommandContext(ctx, binary, append([]string{"bench", "sessions", "-b", "http://" + address, "-o", "json"}, options...)...)
+	var stdout, stderr bytes.Buffer
+	process.Stdout, process.Stderr = &stdout, &stderr
+	if err := start(process); err != nil {
+		return report, err
+	}
+	err = process.Wait()
+	if decodeErr := json.Unmarshal(stdout.Bytes(), &report); decodeErr != nil {
+		return report, fmt.Errorf("%w, %w\n%s%s", err, decodeErr, stdout.String(), stderr.String())
+	}
+	if err != nil || report.Errors != 0 {
+		return report, fmt.Errorf("%w\n%s%s", err, stdout.String(), stderr.String())
+	}
+	return report, nil
 }
 
 // The acceptance run: 16 parents, two children on each session, 20 attributes of 100 bytes, think time 5 ms.
