@@ -95,10 +95,16 @@ func (m *Manager) readBack(ctx context.Context, w *pendingWrite) (copy *near.Cop
 	case err != nil:
 		return nil, true, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	writes := current.Value.record.Writes
+	writes, mine := current.Value.record.Writes, proto.Write{Version: w.record.Version, Writer: w.record.Writer}
 	switch {
-	case slices.Contains(writes, proto.Write{Version: w.record.Version, Writer: w.record.Writer}):
+	case current.Value.lastWrite() == mine:
 		return current, true, nil
+	case slices.Contains(writes, mine):
+		// What the caller wrote is to be answered, not what others have made of it since: whoever demanded the
+		// version of the answer for the next change would undo theirs unseen.
+		own := newRevision(w.record, len(w.encoded))
+		own.superseded = true
+		return &near.Copy[*revision]{Value: own, CAS: current.CAS}, true, nil
 	case w.base != nil && current.CAS == w.base.CAS:
 		return nil, false, nil
 	case w.base != nil && slices.Contains(writes, w.base.Value.lastWrite()):

@@ -111,6 +111,7 @@ func (m *Manager) revise(ctx context.Context, s *Session, passive bool, mutate f
 		changed, err := mutate(next)
 		fresh := base == nil || attempt > 0
 		switch {
+		case base != nil && base.Value.superseded:
 		case err != nil && (fresh || !errors.Is(err, ErrConflict)):
 			return nil, err
 		case err == nil && !changed && base != nil && fresh:

@@ -127,6 +127,45 @@ func TestAWriteThatIsAppliedLateCountsOnce(t *testing.T) {
 	}
 }
 
+// The answer of a writer that lost its first answer, and found its write overtaken, is its own version and content: with
+// the version of another's change it would undo that change unseen by its next conditional save.
+func TestAWriteThatWasOvertakenBeforeItsAnswerIsAnsweredWithItsOwnVersion(t *testing.T) {
+	onVirtualTime(t, nil, func(t *testing.T, n *nodes) {
+		s := n.create(0, map[string]string{"x": "0"})
+		var calls atomic.Int64
+		n.store.hook(func(apply func() (store.CAS, error)) (store.CAS, error) {
+			if calls.Add(1) != 1 {
+				return apply()
+			}
+			if _, err := apply(); err != nil {
+				return 0, err
+			}
+			other := n.load(1, s.ID())
+			other.Set("x", Bytes([]byte("theirs")))
+			if err := n.all[1].Commit(t.Context(), other, CommitOptions{}); err != nil {
+				return 0, err
+			}
+			return 0, store.ErrAmbiguous
+		})
+		s.Set("x", Bytes([]byte("mine")))
+		if err := n.all[0].Commit(t.Context(), s, CommitOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		n.expectContent(s, map[string]string{"x": "mine"})
+
+		current := n.load(1, s.ID())
+		s.Set("y", Bytes([]byte("1")))
+		var conflict *ConflictError
+		if err := n.all[0].Commit(t.Context(), s, CommitOptions{IfMatch: s.Version()}); !errors.As(err, &conflict) || conflict.Current != current.Version() {
+			t.Errorf("a save on the condition that nothing has changed: %v, want a conflict at version %d", err, current.Version())
+		}
+		if err := n.all[0].Commit(t.Context(), s, CommitOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		n.expectContent(s, map[string]string{"x": "theirs", "y": "1"})
+	})
+}
+
 func TestANewSessionWhoseFirstWriteIsAppliedLateIsThere(t *testing.T) {
 	onVirtualTime(t, nil, func(t *testing.T, n *nodes) {
 		lateFirst(n, nil)

@@ -16,6 +16,10 @@ type revision struct {
 	record *proto.Session
 	size   int
 
+	// superseded says that the store has a later one already, so that nothing may be written over this one. Such a
+	// revision is in no cache.
+	superseded bool
+
 	// touched is the last access that anybody recorded and that this node knows of, in Unix milliseconds.
 	// News may move it beyond the record's own.
 	touched atomic.Int64
