@@ -56,6 +56,7 @@ func newRig(t *testing.T, n int, opts netsim.Options) *rig {
 	for i := range n {
 		r.nodes = append(r.nodes, &chaosNode{rig: r, name: fmt.Sprintf("n%d", i+1), addr: netsim.Addr(i + 1), faults: storeFaults{seed: opts.Seed}})
 	}
+	t.Cleanup(r.close)
 	for _, node := range r.nodes {
 		node.start()
 	}
@@ -142,7 +143,7 @@ func (r *rig) await(within time.Duration, what string, ok func() bool) time.Dura
 	begin := time.Now()
 	for ; !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > within {
-			r.t.Fatalf("after %v still not: %s", within, what)
+			r.t.Fatalf("found by patience: after %v still not: %s", within, what)
 		}
 	}
 	return time.Since(begin)

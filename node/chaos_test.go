@@ -53,7 +53,6 @@ func chaos(t *testing.T, seed uint64) int {
 	random := rand.New(rand.NewPCG(seed, 0))
 	conditions := someConditions(random)
 	r := newRig(t, 3+random.IntN(3), netsim.Options{Seed: seed, Conditions: netsim.Conditions{Delay: 200 * time.Microsecond}})
-	defer r.close()
 	r.network.SetConditions(conditions)
 	var log strings.Builder
 	fmt.Fprintf(&log, "seed %d: %d nodes, %+v\n", seed, len(r.nodes), conditions)
@@ -87,9 +86,15 @@ func chaos(t *testing.T, seed uint64) int {
 		t.Fatal(err)
 	}
 	h := recorder.History()
-	if err := history.Check(h, chaosCheckers(final)...); err != nil {
-		t.Errorf("%v\n%s", err, log.String())
+	var broken history.Violations
+	if err := history.Check(h, chaosCheckers(final)...); errors.As(err, &broken) {
+		for _, v := range broken {
+			t.Errorf("found by %s", v)
+		}
 		dump(t, h)
+	}
+	if t.Failed() {
+		t.Log(log.String())
 	}
 	return len(h)
 }
@@ -194,7 +199,7 @@ func (r *rig) agree(keys *keys) {
 				r.t.Fatal(err)
 			}
 			if copy != truth {
-				r.t.Errorf("at the end %s serves version %s of %s, the store has %s", n.name, copy, key, truth)
+				r.t.Errorf("found by comparison: at the end %s serves version %s of %s, the store has %s", n.name, copy, key, truth)
 			}
 		}
 	}
