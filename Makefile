@@ -24,12 +24,22 @@ test: ## run the tests of both modules with the race detector
 	cd test && go test -race -timeout 10m ./...
 
 .PHONY: e2e
-e2e: build ## run the end-to-end tests: real processes, real HAProxy and curl (installed by apt-get if missing)
-	@command -v haproxy >/dev/null && command -v curl >/dev/null || { $(call as-root,apt-get update -q) && $(call as-root,apt-get install -qy haproxy curl); }
+e2e: e2e-tools ## run the end-to-end tests: real processes, real HAProxy and curl (installed by apt-get if missing)
+	go test -tags e2e -count=1 -timeout 10m ./e2e/...
+	go test -tags e2e -count=1 -timeout 10m -run 'S[0-9]+|Agree|HAProxy|Sticky|Operations' -skip TestChaos ./e2e/... -args -couchbase
+
+.PHONY: chaos
+chaos: e2e-tools ## let faults loose for long (RUNS=1000 seeds): in memory, planted ones, between network namespaces (as root)
+	go test -count=1 -timeout 60m -run '^TestChaos$$' -v ./node -chaos.runs $(or $(RUNS),1000) | grep -v '^ *\(---\|===\)'
+	node/chaos-faults.sh
+	go test -tags e2e -count=1 -timeout 60m -run TestChaos -v ./e2e -args -long
+
+.PHONY: e2e-tools
+e2e-tools: build
+	@for tool in haproxy curl nft ip; do command -v $$tool >/dev/null || missing=1; done; test -z "$$missing" || \
+		{ $(call as-root,apt-get update -q) && $(call as-root,apt-get install -qy haproxy curl nftables iproute2); }
 	cd test && go build -o ../bin/ ./cmd/...
 	go build -tags clockoffset -o bin/klatch-clockoffset ./cmd/klatch
-	go test -tags e2e -count=1 -timeout 10m ./e2e/...
-	go test -tags e2e -count=1 -timeout 10m -run 'S[0-9]+|Agree|HAProxy|Sticky|Operations' ./e2e/... -args -couchbase
 
 as-root = $(if $(filter 0,$(shell id -u)),,sudo )env DEBIAN_FRONTEND=noninteractive $(1)
 

@@ -188,7 +188,17 @@ func (c *chaosNode) create(value string) (id string) {
 
 func (c *chaosNode) read(id string, level near.Level) string {
 	c.rig.t.Helper()
-	s, err := c.running().sessions.Load(context.Background(), id, session.LoadOptions{Level: level, Passive: true})
+	return c.load(id, session.LoadOptions{Level: level, Passive: true})
+}
+
+func (c *chaosNode) readAfter(id string, token proto.Version) string {
+	c.rig.t.Helper()
+	return c.load(id, session.LoadOptions{After: token, Passive: true})
+}
+
+func (c *chaosNode) load(id string, opts session.LoadOptions) string {
+	c.rig.t.Helper()
+	s, err := c.running().sessions.Load(context.Background(), id, opts)
 	if err != nil {
 		c.rig.t.Fatalf("reading on %s: %v", c.name, err)
 	}
@@ -196,15 +206,16 @@ func (c *chaosNode) read(id string, level near.Level) string {
 	return string(value.Data)
 }
 
-func (c *chaosNode) write(id, value string) {
+func (c *chaosNode) write(id, value string) (token proto.Version) {
 	c.rig.t.Helper()
-	_, err := c.running().sessions.Update(context.Background(), id, session.LoadOptions{}, session.CommitOptions{}, func(s *session.Session) error {
+	s, err := c.running().sessions.Update(context.Background(), id, session.LoadOptions{}, session.CommitOptions{}, func(s *session.Session) error {
 		s.Set("value", session.Bytes([]byte(value)))
 		return nil
 	})
 	if err != nil {
 		c.rig.t.Fatalf("writing on %s: %v", c.name, err)
 	}
+	return s.Version()
 }
 
 // addrs returns the addresses of nodes.
