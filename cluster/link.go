@@ -8,9 +8,10 @@ import (
 	"klatch/proto"
 )
 
+// MaxLag is how old the knowledge of any live peer may be before every read is checked.
+const MaxLag = 3 * time.Second
+
 const (
-	// lagLimit is how old the knowledge of any live peer may be before every read is checked.
-	lagLimit = 3 * time.Second
 	// askAfter is the age at which a peer is asked for a mark, every askEvery, instead of waited for; and
 	// streamAfter that at which it is asked by TCP, since datagrams seem not to arrive.
 	askAfter    = 2 * time.Second
@@ -89,7 +90,7 @@ func (l *link) answer(m proto.Mark, at time.Time) (measured bool) {
 		l.claims = append(l.claims, claim{m.Last, sent})
 	}
 	rtt := at.Sub(sent) - m.Held
-	if rtt < 0 || m.Held > lagLimit {
+	if rtt < 0 || m.Held > MaxLag {
 		return false
 	}
 	l.rtt = rtt

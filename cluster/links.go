@@ -39,7 +39,7 @@ type trust struct {
 }
 
 func (t *trust) holds(now time.Time) bool {
-	return t != nil && (t.alone || clock.Elapsed(t.basis, now) < lagLimit)
+	return t != nil && (t.alone || clock.Elapsed(t.basis, now) < MaxLag)
 }
 
 func newLinks(records bool, now time.Time) *links {
@@ -238,7 +238,7 @@ func (l *links) await(w *waiter, seq uint64, now time.Time) {
 	for origin, link := range l.known {
 		switch {
 		case link.acked >= seq:
-		case !link.basis.IsZero() && clock.Elapsed(link.basis, now) >= lagLimit:
+		case !link.basis.IsZero() && clock.Elapsed(link.basis, now) >= MaxLag:
 			w.silent = append(w.silent, origin)
 		default:
 			w.pending = append(w.pending, origin)

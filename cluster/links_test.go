@@ -61,10 +61,10 @@ func TestTrustLastsThreeSecondsFromTheOwnMarkThatWasEchoed(t *testing.T) {
 	p.now = p.now.Add(40 * time.Millisecond)
 	p.receive(answer, 0)
 
-	if !p.self.trusted(start.Add(lagLimit - 1)) {
+	if !p.self.trusted(start.Add(MaxLag - 1)) {
 		t.Error("not trusted although the peer has answered")
 	}
-	if p.self.trusted(start.Add(lagLimit)) {
+	if p.self.trusted(start.Add(MaxLag)) {
 		t.Error("trusted three seconds after the own mark was sent: the time of its echo does not count")
 	}
 }
@@ -258,7 +258,7 @@ func TestSilentPeerIsNotWaitedForButNamed(t *testing.T) {
 	p.receive(p.send(true, 0), 0)
 	p.receive(p.send(false, 0), 0)
 	w := newWaiter()
-	p.self.await(w, 1, p.now.Add(lagLimit))
+	p.self.await(w, 1, p.now.Add(MaxLag))
 	<-w.done
 	if got := p.self.give(w); !slices.Equal(got, []string{"alice"}) {
 		t.Errorf("unconfirmed are %v, want alice", got)

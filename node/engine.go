@@ -13,12 +13,15 @@ import (
 	"klatch/presence"
 	"klatch/proto"
 	"klatch/session"
+	"klatch/stamps"
 	"klatch/store"
 )
 
-// engine is what a node is without its listeners: sessions over a store, and the cluster that tells their changes.
+// engine is what a node is without its listeners: sessions and stamps over a store, and the cluster that tells their
+// changes.
 type engine struct {
 	sessions *session.Manager
+	stamps   *stamps.Register
 	news     *news
 	cluster  *cluster.Cluster
 	presence *presence.Presence
@@ -29,7 +32,7 @@ type engineOptions struct {
 	boot      uint64
 	keys      [][]byte
 	meta      proto.NodeMeta
-	store     store.Store          // of the sessions
+	store     store.Store          // of sessions and stamps
 	records   store.Store          // of the node's own record; it may be the same
 	transport memberlist.Transport // nil: the network
 	now       func() time.Time
@@ -56,6 +59,10 @@ func (e *engine) start(ctx context.Context, o engineOptions) error {
 		return err
 	}
 	e.sessions = sessions
+	e.stamps, err = stamps.New(stamps.Options{Store: o.store, News: e.news, Trusted: e.news.Trusted, MaxAge: o.config.Near.MaxAge, Now: o.now})
+	if err != nil {
+		return err
+	}
 	joined, err := cluster.Start(ctx, cluster.Options{
 		Name:      o.config.Name,
 		Label:     o.config.Cluster,
@@ -66,7 +73,8 @@ func (e *engine) start(ctx context.Context, o engineOptions) error {
 		Boot:      o.boot,
 		Meta:      o.meta,
 		Records:   true,
-		Handler:   receiver{e.sessions},
+		Handler:   receiver{e.sessions, e.stamps},
+		Recent:    e.stamps.Recent,
 		Transport: o.transport,
 		Now:       o.now,
 		Logger:    o.logger.Named("cluster"),
@@ -98,9 +106,7 @@ const leaveTimeout = 5 * time.Second
 
 // leave finishes what is under way and says farewell: to the store first, while members still hear this node by gossip.
 func (e *engine) leave(logger *zap.Logger) (failed error) {
-	if e.sessions != nil {
-		e.sessions.Close()
-	}
+	e.finish()
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if e.presence != nil {
@@ -115,15 +121,23 @@ func (e *engine) leave(logger *zap.Logger) (failed error) {
 	return failed
 }
 
+// finish ends what needs the store and the cluster for itself.
+func (e *engine) finish() {
+	if e.sessions != nil {
+		e.sessions.Close()
+	}
+	if e.stamps != nil {
+		e.stamps.Close()
+	}
+}
+
 // close ends what is left, as a crash would where leave was not called.
 func (e *engine) close() error {
 	var failed error
 	if e.presence != nil {
 		e.presence.Close()
 	}
-	if e.sessions != nil {
-		e.sessions.Close()
-	}
+	e.finish()
 	if e.cluster != nil {
 		failed = e.cluster.Close()
 	}

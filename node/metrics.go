@@ -26,6 +26,8 @@ var (
 	nearFences      = prometheus.NewDesc("klatch_near_fences_total", "Times that the fence was raised.", nil, nil)
 	nearBytes       = prometheus.NewDesc("klatch_near_bytes", "Memory of all copies.", nil, nil)
 	nearCopies      = prometheus.NewDesc("klatch_near_copies", "Number of copies.", nil, nil)
+	stampsTotal     = prometheus.NewDesc("klatch_stamps_total", "Stamps: raised here, applied from peers, folded when there were too many.", []string{"event"}, nil)
+	stampsReads     = prometheus.NewDesc("klatch_stamps_reads_total", "Reads of a tenant's stamps from the store, because some may have been missed.", nil, nil)
 	busItems        = prometheus.NewDesc("klatch_bus_items_total", "Items of news, each once however many peers it went to.", []string{"direction"}, nil)
 	busBatches      = prometheus.NewDesc("klatch_bus_batches_total", "Batches of news.", []string{"direction"}, nil)
 	busDrops        = prometheus.NewDesc("klatch_bus_drops_total", "Items or arrivals that did not fit into a queue; each raises a fence.", []string{"direction"}, nil)
@@ -71,6 +73,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	counter(nearFences, near.Fences)
 	gauge(nearBytes, float64(near.Bytes))
 	gauge(nearCopies, float64(near.Copies))
+
+	stamps := c.node.stamps.Stats()
+	counter(stampsTotal, stamps.Raised, "raised")
+	counter(stampsTotal, stamps.Applied, "applied")
+	counter(stampsTotal, stamps.Folds, "folded")
+	counter(stampsReads, stamps.Reads)
 
 	states := map[string]int{}
 	for _, m := range c.node.cluster.Members() {

@@ -8,6 +8,7 @@ import (
 	"klatch/cluster"
 	"klatch/proto"
 	"klatch/session"
+	"klatch/stamps"
 )
 
 // news carries what this node publishes to the cluster. The sessions need it before the cluster, which needs
@@ -38,12 +39,21 @@ func (n *news) Trusted(now time.Time) bool {
 }
 
 // receiver takes what peers publish.
-type receiver struct{ sessions *session.Manager }
+type receiver struct {
+	sessions *session.Manager
+	stamps   *stamps.Register
+}
 
 var _ cluster.Handler = receiver{}
 
 // Apply implements cluster.Handler.
-func (r receiver) Apply(_ string, item proto.Item) { r.sessions.Apply(item) }
+func (r receiver) Apply(_ string, item proto.Item) {
+	r.sessions.Apply(item)
+	r.stamps.Apply(item)
+}
 
 // Fence implements cluster.Handler.
-func (r receiver) Fence(string) { r.sessions.Fence() }
+func (r receiver) Fence(string) {
+	r.sessions.Fence()
+	r.stamps.Fence()
+}

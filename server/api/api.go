@@ -14,6 +14,7 @@ import (
 	"klatch/cluster"
 	"klatch/server/problem"
 	"klatch/session"
+	"klatch/stamps"
 )
 
 // requestTimeout bounds what one request may take.
@@ -40,6 +41,7 @@ type Membership interface {
 // Options configure an [API]. All but Token and Metrics are required.
 type Options struct {
 	Sessions   *session.Manager
+	Stamps     *stamps.Register
 	Node       Node
 	Membership Membership
 	Token      *Token       // nil: no token is asked for
@@ -77,6 +79,10 @@ func (a *API) clusterResources() resources {
 	}
 }
 
+func (a *API) stampResources() resources {
+	return resources{"/v1/stamps": {http.MethodGet: a.getStamps, http.MethodPost: a.raiseStamps}}
+}
+
 func (a *API) metricsResources() resources {
 	if a.Metrics == nil {
 		return nil
@@ -94,9 +100,9 @@ func (a *API) healthResources() resources {
 // Public returns what listens on --http: sessions and health.
 func (a *API) Public() http.Handler { return a.front(a.sessionResources()) }
 
-// Admin returns what listens on --admin: the cluster, the metrics, and all that is public.
+// Admin returns what listens on --admin: the cluster, the stamps, the metrics, and all that is public.
 func (a *API) Admin() http.Handler {
-	return a.front(a.sessionResources(), a.clusterResources(), a.metricsResources())
+	return a.front(a.sessionResources(), a.clusterResources(), a.stampResources(), a.metricsResources())
 }
 
 // front puts around a listener's resources what all of them share.

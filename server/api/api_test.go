@@ -21,6 +21,7 @@ import (
 	"klatch/cluster"
 	"klatch/proto"
 	"klatch/session"
+	"klatch/stamps"
 	"klatch/store"
 	"klatch/store/memory"
 )
@@ -75,7 +76,12 @@ func newRig(t *testing.T, token *Token) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.api = New(Options{Sessions: r.manager, Node: r.node, Membership: alone{}, Token: token, Metrics: http.NotFoundHandler(), Logger: zap.NewNop()})
+	register, err := stamps.New(stamps.Options{Store: r.store, News: alone{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(register.Close)
+	r.api = New(Options{Sessions: r.manager, Stamps: register, Node: r.node, Membership: alone{}, Token: token, Metrics: http.NotFoundHandler(), Logger: zap.NewNop()})
 	r.server = httptest.NewServer(r.api.Admin())
 	t.Cleanup(func() {
 		r.server.Client().CloseIdleConnections()
@@ -317,6 +323,12 @@ func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
 		{405, "method-not-allowed", "GET", "/v1/sessions", ``, ""},
 		{405, "method-not-allowed", "DELETE", "/readyz", ``, ""},
 		{400, "bad-request", "POST", "/v1/cluster/join", `{"addresses":[]}`, ""},
+		{400, "bad-request", "POST", "/v1/stamps", `{}`, ""},
+		{400, "bad-request", "POST", "/v1/stamps", `{"scopes":["a"],"all":true}`, ""},
+		{400, "bad-request", "POST", "/v1/stamps", `{"scopes":["a",""]}`, ""},
+		{400, "bad-request", "POST", "/v1/stamps", `{"scopes":["` + strings.Repeat("a", 129) + `"]}`, ""},
+		{400, "bad-request", "GET", "/v1/stamps?fetched=yesterday", ``, ""},
+		{400, "bad-request", "GET", "/v1/stamps?scope=a", ``, ""},
 		{502, "join-failed", "POST", "/v1/cluster/join", `{"addresses":["dead:1"]}`, ""},
 		{403, "cross-origin", "POST", "/v1/cluster/drain", ``, "Sec-Fetch-Site: cross-site"},
 	} {
@@ -367,6 +379,8 @@ func TestAStoreThatFailsIsA503ThatSaysWhenToTryAgain(t *testing.T) {
 	}
 	unknown := "/v1/sessions/" + strings.Repeat("a", 27)
 	for _, a := range []answer{
+		r.expectProblem(http.StatusServiceUnavailable, "store-unavailable", http.MethodPost, "/v1/stamps", `{"all":true}`),
+		r.expectProblem(http.StatusServiceUnavailable, "store-unavailable", http.MethodGet, "/v1/stamps", ""),
 		r.expectProblem(http.StatusServiceUnavailable, "store-unavailable", http.MethodPost, "/v1/sessions", `{}`),
 		r.expectProblem(http.StatusServiceUnavailable, "store-unavailable", http.MethodGet, unknown, ""),
 	} {
@@ -417,6 +431,27 @@ func TestTheCluster(t *testing.T) {
 	}
 }
 
+func TestStampsKillWhatWasFetchedBefore(t *testing.T) {
+	r := newRig(t, nil)
+	before := r.expect(http.StatusOK, http.MethodGet, "/v1/stamps", "").body["epoch"]
+	object := fmt.Sprintf("/v1/stamps?fetched=%v&scope=url:/a&scope=tag:red", before)
+	alive := func(path string) any { return r.expect(http.StatusOK, http.MethodGet, path, "").body["alive"] }
+	if alive(object) != true {
+		t.Error("dead before it was killed")
+	}
+	receipt := r.expect(http.StatusOK, http.MethodPost, "/v1/stamps", `{"scopes":["tag:red"]}`)
+	if want := `{"epoch":"1","acknowledged":["n1"],"unconfirmed":[],"bound":"3s"}`; strings.TrimSpace(receipt.text) != want {
+		t.Errorf("receipt %s, want %s", receipt.text, want)
+	}
+	if alive(object) != false || alive("/v1/stamps?fetched=1&scope=tag:red") != true || alive("/v1/stamps?fetched=0&scope=tag:blue") != true {
+		t.Error("the stamp kills too little or too much")
+	}
+	r.expect(http.StatusOK, http.MethodPost, "/v1/stamps", `{"all":true}`)
+	if alive("/v1/stamps?fetched=1&scope=tag:blue") != false {
+		t.Error("the stamp of everything does not kill everything")
+	}
+}
+
 func TestTheTokenGuardsAllButHealth(t *testing.T) {
 	r := newRig(t, NewToken("a-secret-of-some-length"))
 	for _, header := range []string{"X-None: 1", "Authorization: Bearer wrong", "Authorization: Basic a-secret-of-some-length", "Authorization: a-secret-of-some-length"} {
@@ -434,6 +469,7 @@ func TestThePublicListenerHasNoClusterResources(t *testing.T) {
 	r.server.Config.Handler, public.Config.Handler = public.Config.Handler, r.server.Config.Handler
 	r.expectProblem(http.StatusNotFound, "not-found", http.MethodGet, "/v1/cluster", "")
 	r.expectProblem(http.StatusNotFound, "not-found", http.MethodPost, "/v1/cluster/drain", "")
+	r.expectProblem(http.StatusNotFound, "not-found", http.MethodPost, "/v1/stamps", `{"all":true}`)
 }
 
 func TestTheOpenAPIFileListsWhatIsServed(t *testing.T) {
@@ -456,7 +492,7 @@ func TestTheOpenAPIFileListsWhatIsServed(t *testing.T) {
 		}
 	}
 	api := newRig(t, nil).api
-	for _, part := range []resources{api.sessionResources(), api.clusterResources(), api.metricsResources(), api.healthResources()} {
+	for _, part := range []resources{api.sessionResources(), api.clusterResources(), api.stampResources(), api.metricsResources(), api.healthResources()} {
 		for path, methods := range part {
 			for method := range methods {
 				served = append(served, method+" "+path)
