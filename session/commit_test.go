@@ -263,6 +263,25 @@ func TestADeleteWhoseAnswersAreLostIsRepeated(t *testing.T) {
 	})
 }
 
+// A clear failure of the second attempt says nothing of the first.
+func TestADeleteThatMayHaveHappenedSaysSo(t *testing.T) {
+	onVirtualTime(t, nil, func(t *testing.T, n *nodes) {
+		first, second := n.create(0, nil), n.create(0, nil)
+		n.store.down.Store(true)
+		n.store.loseDeletes.Store(1)
+		if _, err := n.all[0].Delete(t.Context(), first.ID()); !errors.Is(err, ErrOutcomeUnknown) {
+			t.Errorf("delete: %v", err)
+		}
+		n.store.loseDeletes.Store(1)
+		if _, err := n.all[0].DeleteIfMatch(t.Context(), second.ID(), second.Version()); err != nil {
+			t.Errorf("conditional delete: %v, though the record is seen to be gone", err)
+		}
+		if _, err := n.all[0].Delete(t.Context(), n.create(0, nil).ID()); errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("delete that did not get through: %v", err)
+		}
+	})
+}
+
 func TestAnExpiryWhoseAnswerIsLostIsNotFound(t *testing.T) {
 	onVirtualTime(t, func(o *Options) { o.Idle = time.Second }, func(t *testing.T, n *nodes) {
 		s := n.create(0, nil)

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"klatch/proto"
 	"klatch/store"
@@ -45,17 +46,20 @@ func (m *Manager) Delete(ctx context.Context, id string) (unconfirmed []string, 
 	}
 	ctx, cancel := followed(ctx)
 	defer cancel()
+	var lost error // the failure that left the outcome open; no later one closes it
 	for {
 		unconfirmed, err := m.near.DeleteConfirmed(ctx, m.key(id), store.Any)
 		switch {
-		case errors.Is(err, store.ErrNotFound):
+		case err == nil, errors.Is(err, store.ErrNotFound):
 			return unconfirmed, nil
-		case !errors.Is(err, store.ErrAmbiguous):
+		case errors.Is(err, store.ErrAmbiguous):
+			lost = err
+		case lost == nil:
 			return unconfirmed, err
 		}
 		// Ids are never reused, so a delete whose answer was lost can simply be repeated.
 		if pause(ctx, settlePause) != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, lost)
 		}
 	}
 }
@@ -67,31 +71,42 @@ func (m *Manager) DeleteIfMatch(ctx context.Context, id string, version proto.Ve
 	}
 	ctx, cancel := followed(ctx)
 	defer cancel()
+	var lost error // as in Delete
 	for {
-		copy, err := m.get(ctx, m.key(id), m.latest())
-		if err != nil {
-			return nil, err
-		}
-		if current := copy.Value.record.Changed; current != version {
-			return nil, &ConflictError{Current: current, Precondition: true}
-		}
-		unconfirmed, err = m.near.DeleteConfirmed(ctx, m.key(id), copy.CAS)
+		unconfirmed, err := m.deleteIf(ctx, id, version)
 		switch {
-		case errors.Is(err, store.ErrConflict): // perhaps by a touch, which leaves the content as it is
+		case err == nil:
+			return unconfirmed, nil
+		case lost != nil && errors.Is(err, ErrNotFound):
+			// Whether by this attempt or by another's, it is gone.
+			return m.opts.News.Confirm(ctx, proto.Invalidate{Key: m.key(id), Dead: true}), nil
 		case errors.Is(err, store.ErrAmbiguous):
-			if _, err := m.get(ctx, m.key(id), m.latest()); errors.Is(err, ErrNotFound) {
-				// Whether by this attempt or by another's, it is gone.
-				return m.opts.News.Confirm(ctx, proto.Invalidate{Key: m.key(id), Dead: true}), nil
-			}
-			if pause(ctx, settlePause) != nil {
-				return nil, err
-			}
-		case errors.Is(err, store.ErrNotFound):
-			return nil, ErrNotFound
-		default:
+			lost = err
+		case errors.Is(err, store.ErrConflict): // perhaps by a touch, which leaves the content as it is
+			continue
+		case lost == nil || !errors.Is(err, store.ErrUnavailable):
 			return unconfirmed, err
 		}
+		if pause(ctx, settlePause) != nil {
+			return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, lost)
+		}
 	}
+}
+
+// deleteIf is one attempt of DeleteIfMatch.
+func (m *Manager) deleteIf(ctx context.Context, id string, version proto.Version) (unconfirmed []string, err error) {
+	copy, err := m.get(ctx, m.key(id), m.latest())
+	if err != nil {
+		return nil, err
+	}
+	if current := copy.Value.record.Changed; current != version {
+		return nil, &ConflictError{Current: current, Precondition: true}
+	}
+	unconfirmed, err = m.near.DeleteConfirmed(ctx, m.key(id), copy.CAS)
+	if errors.Is(err, store.ErrNotFound) {
+		return unconfirmed, ErrNotFound
+	}
+	return unconfirmed, err
 }
 
 // get returns a revision that meets want and was alive when the reader arrived.

@@ -29,6 +29,7 @@ type countingStore struct {
 	onPut      atomic.Pointer[putHook]
 
 	loseDeletes atomic.Int64 // how many answers of deletes to lose
+	down        atomic.Bool  // deletes do not get through any more once an answer was lost
 }
 
 // putHook stands between a manager and the store; apply carries the write out.
@@ -54,6 +55,9 @@ func (s *countingStore) Put(ctx context.Context, key proto.Key, value []byte, op
 }
 
 func (s *countingStore) Delete(ctx context.Context, key proto.Key, cas store.CAS) error {
+	if s.down.Load() && s.loseDeletes.Load() <= 0 {
+		return store.ErrUnavailable
+	}
 	err := s.Store.Delete(ctx, key, cas)
 	if s.loseDeletes.Add(-1) >= 0 {
 		return store.ErrAmbiguous
