@@ -145,9 +145,9 @@ func (s *sender) round() {
 	now := s.now()
 	s.links.account(now)
 	s.mu.Lock()
-	asked := s.marks
-	if len(asked) > 0 {
-		s.marks = map[proto.Origin]proto.ReplyPath{}
+	var asked map[proto.Origin]proto.ReplyPath // mark goes on writing to its own
+	if len(s.marks) > 0 {
+		asked, s.marks = s.marks, map[proto.Origin]proto.ReplyPath{}
 	}
 	s.mu.Unlock()
 	// What marks claim to have heard is noted before the queue is taken: what was published until then is numbered
