@@ -30,7 +30,7 @@ e2e: e2e-tools ## run the end-to-end tests: real processes, real HAProxy and cur
 
 .PHONY: chaos
 chaos: e2e-tools ## let faults loose for long (RUNS=1000 seeds): in memory, planted ones, between network namespaces (as root)
-	go test -count=1 -timeout 60m -run '^TestChaos$$' -v ./node -chaos.runs $(or $(RUNS),1000) | grep -v '^ *\(---\|===\)'
+	go test -count=1 -timeout 60m -run '^Test(Chaos|StampsUnderFaults)$$' -v ./node -chaos.runs $(or $(RUNS),1000) | grep -v '^ *\(---\|===\)'
 	node/chaos-faults.sh
 	go test -tags e2e -count=1 -timeout 60m -run TestChaos -v ./e2e -args -long
 

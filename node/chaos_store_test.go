@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"klatch/internal/clock"
 	"klatch/proto"
 	"klatch/store"
 )
@@ -71,12 +72,12 @@ func (s *faultyStore) Get(ctx context.Context, key proto.Key) (store.Record, err
 	if err := s.refused(down); err != nil {
 		return store.Record{}, err
 	}
-	if err := sleep(ctx, there); err != nil {
+	if err := clock.Sleep(ctx, there); err != nil {
 		return store.Record{}, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	record, err := s.store.Get(ctx, key)
 	s.node.faults.held(key)
-	if late := sleep(ctx, back); late != nil {
+	if late := clock.Sleep(ctx, back); late != nil {
 		return store.Record{}, fmt.Errorf("%w: %w", store.ErrUnavailable, late)
 	}
 	return record, err
@@ -104,27 +105,13 @@ func (s *faultyStore) change(ctx context.Context, key proto.Key, do func(context
 	}
 	time.Sleep(there)
 	err := do(context.WithoutCancel(ctx))
-	if late := sleep(ctx, back); late != nil {
+	if late := clock.Sleep(ctx, back); late != nil {
 		return fmt.Errorf("%w: %w", store.ErrAmbiguous, late)
 	}
 	if lost {
 		return fmt.Errorf("%w: the answer was lost", store.ErrAmbiguous)
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // holdReads makes reads of an id wait, after the store has answered, until release is called.

@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	chaosRuns = flag.Int("chaos.runs", 12, "how many seeds TestChaos tries")
-	chaosSeed = flag.Uint64("chaos.seed", 1, "the first seed that TestChaos tries")
+	chaosRuns = flag.Int("chaos.runs", 12, "how many seeds TestChaos tries, and TestStampsUnderFaults half as many")
+	chaosSeed = flag.Uint64("chaos.seed", 1, "the first seed that they try")
 	chaosDump = flag.String("chaos.dump", "", "where TestChaos writes the history of a run that failed")
 )
 

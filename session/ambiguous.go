@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"klatch/internal/clock"
 	"klatch/proto"
 	"klatch/store"
 	"klatch/store/near"
@@ -77,7 +78,7 @@ func (m *Manager) decide(ctx context.Context, w pendingWrite, revision *revision
 		if decided {
 			return copy, err
 		}
-		if pause(ctx, settlePause) != nil {
+		if clock.Sleep(ctx, settlePause) != nil {
 			return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, lost)
 		}
 	}
@@ -116,16 +117,4 @@ func (m *Manager) readBack(ctx context.Context, w *pendingWrite) (copy *near.Cop
 
 func (r *revision) lastWrite() proto.Write {
 	return proto.Write{Version: r.record.Version, Writer: r.record.Writer}
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

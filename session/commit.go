@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"klatch/internal/clock"
 	"klatch/proto"
 	"klatch/store"
 	"klatch/store/near"
@@ -143,7 +144,7 @@ func backOff(ctx context.Context, attempt int) error {
 		return ctx.Err()
 	}
 	most := min(time.Millisecond<<min(attempt, 5), 20*time.Millisecond)
-	return pause(ctx, rand.N(most))
+	return clock.Sleep(ctx, rand.N(most))
 }
 
 func checkAttributes(attributes map[string]Value) error {

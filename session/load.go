@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"klatch/internal/clock"
 	"klatch/proto"
 	"klatch/store"
 	"klatch/store/near"
@@ -58,7 +59,7 @@ func (m *Manager) Delete(ctx context.Context, id string) (unconfirmed []string, 
 			return unconfirmed, err
 		}
 		// Ids are never reused, so a delete whose answer was lost can simply be repeated.
-		if pause(ctx, settlePause) != nil {
+		if clock.Sleep(ctx, settlePause) != nil {
 			return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, lost)
 		}
 	}
@@ -87,7 +88,7 @@ func (m *Manager) DeleteIfMatch(ctx context.Context, id string, version proto.Ve
 		case lost == nil || !errors.Is(err, store.ErrUnavailable):
 			return unconfirmed, err
 		}
-		if pause(ctx, settlePause) != nil {
+		if clock.Sleep(ctx, settlePause) != nil {
 			return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, lost)
 		}
 	}
@@ -129,7 +130,7 @@ func (m *Manager) get(ctx context.Context, key proto.Key, want near.Want) (*near
 		case err == nil || errors.Is(err, store.ErrNotFound):
 			return nil, ErrNotFound
 		case errors.Is(err, store.ErrAmbiguous):
-			if pause(ctx, settlePause) != nil {
+			if clock.Sleep(ctx, settlePause) != nil {
 				return nil, err
 			}
 		case !errors.Is(err, store.ErrConflict):

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"klatch/internal/clock"
 	"klatch/proto"
 	"klatch/store"
 )
@@ -157,7 +158,7 @@ func (r *Register) write(t *tenant, scopes []string) (items []proto.Item, epoch 
 		t.last = nil
 		unknown = unknown || errors.Is(err, store.ErrAmbiguous)
 		again := errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrAmbiguous)
-		if !again || !pause(ctx) {
+		if !again || clock.Sleep(ctx, conflictPause+rand.N(conflictPause)) != nil {
 			return nil, 0, refusal(err, unknown)
 		}
 	}
@@ -227,16 +228,4 @@ func (r *Register) announce(tenant string, floor uint64, next proto.StampRecord,
 		r.recent.add(item.(proto.Stamp))
 	}
 	return items
-}
-
-// pause waits before the next attempt, and reports false if there can be none.
-func pause(ctx context.Context) bool {
-	timer := time.NewTimer(conflictPause + rand.N(conflictPause))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

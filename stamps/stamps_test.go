@@ -168,31 +168,34 @@ func TestRaiseKillsAFetchUnderWayOnEveryNode(t *testing.T) {
 }
 
 func TestANodeThatIsNotHeardKnowsAfterAFence(t *testing.T) {
-	p := newPeers(t, 2)
-	before := p.current(1)
-	p.deaf.Store(true)
-	if receipt := p.raise(0, "tag:red"); !slices.Equal(receipt.Unconfirmed, []string{"n1"}) {
-		t.Errorf("receipt %+v, want one without n1", receipt)
-	}
-	if !p.alive(1, before, "tag:red") {
-		t.Fatal("n1 knows already, so nothing was lost")
-	}
-	time.Sleep(time.Millisecond) // clocks may be coarse
-	p.registers[1].Fence()
-	if p.alive(1, before, "tag:red") {
-		t.Error("behind the fence an object that was killed is used")
-	}
-	gets := p.store.gets.Load()
-	p.current(1)
-	if p.store.gets.Load() != gets {
-		t.Error("the fence costs more than one read")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers(t, 2)
+		before := p.current(1)
+		p.deaf.Store(true)
+		if receipt := p.raise(0, "tag:red"); !slices.Equal(receipt.Unconfirmed, []string{"n1"}) {
+			t.Errorf("receipt %+v, want one without n1", receipt)
+		}
+		if !p.alive(1, before, "tag:red") {
+			t.Fatal("n1 knows already, so nothing was lost")
+		}
+		time.Sleep(time.Nanosecond)
+		p.registers[1].Fence()
+		time.Sleep(time.Nanosecond) // what begins at the moment of the fence counts as before it
+		if p.alive(1, before, "tag:red") {
+			t.Error("behind the fence an object that was killed is used")
+		}
+		gets := p.store.gets.Load()
+		p.current(1)
+		if p.store.gets.Load() != gets {
+			t.Error("the fence costs more than one read")
+		}
 
-	p.raise(0, "tag:green")
-	p.untrusted.Store(true)
-	if p.alive(1, before, "tag:green") {
-		t.Error("without trust an object that was killed is used")
-	}
+		p.raise(0, "tag:green")
+		p.untrusted.Store(true)
+		if p.alive(1, before, "tag:green") {
+			t.Error("without trust an object that was killed is used")
+		}
+	})
 }
 
 func TestWhatIsKnownAges(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"klatch/internal/clock"
 )
 
 // Exit codes of Main.
@@ -118,7 +120,7 @@ func (r *run) parent(ctx context.Context, name string, firstChild int) {
 
 func (r *run) child(ctx context.Context, name string, session *jar, random *rand.Rand) {
 	for i := range r.options.operations {
-		if i > 0 && !sleep(ctx, r.options.thinkTime) {
+		if i > 0 && clock.Sleep(ctx, r.options.thinkTime) != nil {
 			return
 		}
 		op := refresh
@@ -126,20 +128,6 @@ func (r *run) child(ctx context.Context, name string, session *jar, random *rand
 			op = update
 		}
 		r.timed(ctx, name, op, session, random)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d == 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"klatch/internal/clock"
 	"klatch/proto"
 	"klatch/server/problem"
 	"klatch/session"
@@ -149,17 +150,7 @@ func (a app) wait(w http.ResponseWriter, r *http.Request) bool {
 		problem.BadRequest("%v.", err).Write(w)
 		return false
 	}
-	if ms == 0 {
-		return true
-	}
-	timer := time.NewTimer(time.Duration(ms) * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-r.Context().Done():
-		return false
-	}
+	return clock.Sleep(r.Context(), time.Duration(ms)*time.Millisecond) == nil
 }
 
 // answer saves and tells what the session is now.

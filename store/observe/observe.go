@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"klatch/internal/clock"
 	"klatch/proto"
 	"klatch/store"
 )
@@ -164,7 +165,7 @@ func (s *Store) ask(ctx context.Context) {
 		case <-s.failed:
 			timer.Stop()
 			s.heard.Store(0)
-			if s.sinceProbe() < s.opts.Retry && !sleep(ctx, s.opts.Retry-s.sinceProbe()) {
+			if s.sinceProbe() < s.opts.Retry && clock.Sleep(ctx, s.opts.Retry-s.sinceProbe()) != nil {
 				return
 			}
 		}
@@ -172,18 +173,6 @@ func (s *Store) ask(ctx context.Context) {
 }
 
 func (s *Store) sinceProbe() time.Duration { return s.opts.Now().Sub(s.probed) }
-
-// sleep reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 func (s *Store) probe(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, probeTimeout)
