@@ -126,7 +126,6 @@ func newCluster(opts Options, self proto.Origin) *Cluster {
 		now:     opts.Now,
 		inbox:   make(chan arrival, maxInbox),
 		clashes: map[string]bool{},
-		stats:   receiverStats{fences: map[string]uint64{}},
 	}
 	meta := opts.Meta
 	meta.Started = uint64(opts.Now().UnixMilli())

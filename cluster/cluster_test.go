@@ -3,10 +3,13 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/memberlist"
 
 	"klatch/proto"
 )
@@ -203,14 +206,16 @@ func TestStrangersDoNotMerge(t *testing.T) {
 	key := func(k string) func(*Options) { return func(o *Options) { o.Keys = [][]byte{[]byte(k)} } }
 	label := func(l string) func(*Options) { return func(o *Options) { o.Label = l } }
 	tests := []struct {
-		name string
-		a, b func(*Options)
-		want error
+		name       string
+		a, b       func(*Options)
+		want       error
+		byStream   string // why the seed refuses what comes by TCP
+		byDatagram string
 	}{
-		{"other label", label("one"), label("two"), ErrOtherCluster},
-		{"other key", key("0123456789abcdef"), key("fedcba9876543210"), ErrOtherKey},
-		{"only the seed has a key", key("0123456789abcdef"), label("klatch"), ErrOtherKey},
-		{"the seed has no key", label("klatch"), key("0123456789abcdef"), ErrOtherKey},
+		{"other label", label("one"), label("two"), ErrOtherCluster, StrangerLabel, StrangerLabel},
+		{"other key", key("0123456789abcdef"), key("fedcba9876543210"), ErrOtherKey, StrangerKey, StrangerKey},
+		{"only the seed has a key", key("0123456789abcdef"), label("klatch"), ErrOtherKey, StrangerKey, StrangerKey},
+		{"the seed has no key", label("klatch"), key("0123456789abcdef"), ErrOtherKey, StrangerKey, StrangerUnreadable},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -233,12 +238,30 @@ func TestStrangersDoNotMerge(t *testing.T) {
 			if refusals() != 1 {
 				t.Errorf("b said %d times that its seed was not joined", refusals())
 			}
-			seen := map[string]int{}
-			for _, line := range a.logs.All() {
-				what, _, _ := strings.Cut(line.Message, " from=")
-				if seen[what]++; seen[what] > 1 {
-					t.Errorf("a logged again: %s", line.Message)
+
+			before, streams := a.Stats().Strangers[tt.byDatagram], a.Stats().Strangers[tt.byStream]
+			if streams < 3 {
+				t.Errorf("a counts %d strangers by stream for %s, want at least the three joins", streams, tt.byStream)
+			}
+			const datagrams = 50
+			to := memberlist.Address{Addr: a.address()}
+			for range datagrams {
+				if err := b.memberlist.SendToAddress(to, []byte("hello")); err != nil {
+					t.Fatal(err)
 				}
+			}
+			counted := uint64(datagrams)
+			if tt.byDatagram == StrangerUnreadable {
+				counted = 1 // some noise can be read
+			}
+			eventually(t, "a counts the datagrams", func() bool { return a.Stats().Strangers[tt.byDatagram] >= before+counted })
+			lines := map[string]int{}
+			for _, line := range a.logs.FilterMessageSnippet("stranger").All() {
+				lines[line.ContextMap()["reason"].(string)]++
+			}
+			want := map[string]int{tt.byStream: 1, tt.byDatagram: 1}
+			if !maps.Equal(lines, want) {
+				t.Errorf("a logged strangers %v, want once each: %v", lines, want)
 			}
 		})
 	}

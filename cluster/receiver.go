@@ -230,7 +230,7 @@ func (r *receiver) fence(reason string) {
 	gaps := r.origins.settle()
 	r.links.progress(r.origins.contiguous)
 	r.stats.gaps.Add(uint64(gaps))
-	r.stats.fenced(reason)
+	r.stats.fences.add(reason)
 	r.log.Debug("fence raised", zap.String("reason", reason), zap.Int("gaps", gaps))
 }
 

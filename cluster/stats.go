@@ -23,6 +23,7 @@ type Stats struct {
 	Unknown      uint64            // messages and items of kinds that this release does not know
 	DecodeErrors uint64            // messages that could not be read
 	Fences       map[string]uint64 // by reason
+	Strangers    map[string]uint64 // messages that were refused as those of no member, by reason
 
 	// Staleness is how old the knowledge of the peer heard least is, and Trusted whether copies may be used
 	// without a look at the store. Bypassed is for how long they might not in all.
@@ -40,20 +41,28 @@ type senderStats struct {
 type receiverStats struct {
 	batches, items, dropped, gaps, duplicates, unknown, decodeErrors, repairs, repairsAsked atomic.Uint64
 
-	mu     sync.Mutex // guards fences
-	fences map[string]uint64
+	fences tally // by reason
 }
 
-func (s *receiverStats) fenced(reason string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fences[reason]++
+// tally counts by name.
+type tally struct {
+	mu sync.Mutex // guards n
+	n  map[string]uint64
 }
 
-func (s *receiverStats) fencesByReason() map[string]uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.fences)
+func (t *tally) add(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n == nil {
+		t.n = map[string]uint64{}
+	}
+	t.n[name]++
+}
+
+func (t *tally) counts() map[string]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.n)
 }
 
 // Stats returns the counts so far.
@@ -82,6 +91,7 @@ func (c *Cluster) Stats() Stats {
 		Duplicates:      in.duplicates.Load(),
 		Unknown:         in.unknown.Load(),
 		DecodeErrors:    in.decodeErrors.Load(),
-		Fences:          in.fencesByReason(),
+		Fences:          in.fences.counts(),
+		Strangers:       c.memberLog.strangers.counts(),
 	}
 }

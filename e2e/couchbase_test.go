@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -211,5 +212,55 @@ func (n *node) expectOperations(what string, times, reads, writes int, do func(i
 	}
 	if gets, puts = count("get")-gets, count("put")-puts; gets != reads*times || puts != writes*times {
 		n.t.Errorf("%s, %d times: %d reads and %d writes of the store, want %d and %d", what, times, gets, puts, reads*times, writes*times)
+	}
+}
+
+func TestANodeThatEndsWithoutTheStoreSaysWhatIsNotSaved(t *testing.T) {
+	server := startCouchbase(t)
+	cluster := launchNodes(t, 2, server.url, "--session.idle", "10s")
+	for _, n := range cluster {
+		n.waitReady()
+		n.waitMembers(2)
+		n.waitTrusted()
+	}
+	a := cluster[0]
+	path, _ := a.create(`{"x":1}`)
+	created := time.Now()
+	server.command("stop")
+	a.waitReadiness(http.StatusOK, "store")
+	// An access is due to be recorded when a tenth of the idle limit has gone by.
+	eventually(t, func() error {
+		if left := time.Second + 100*time.Millisecond - time.Since(created); left > 0 {
+			return fmt.Errorf("%s until an access is due", left)
+		}
+		return nil
+	})
+	a.do(http.MethodGet, path, "", ok)
+
+	for _, n := range cluster {
+		n.expectedToDie = true
+		if err := n.process.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range cluster {
+		select {
+		case <-n.ended:
+		case <-time.After(patience):
+			t.Fatalf("%s did not end within %s of SIGTERM", n.name, patience)
+		}
+		if n.process.ProcessState.ExitCode() != 1 {
+			t.Errorf("%s ended with %v, want exit code 1", n.name, n.process.ProcessState)
+		}
+		log, err := os.ReadFile(n.log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "take the record of node " + n.name + " out of the store"; !strings.Contains(string(log), want) {
+			t.Errorf("%s does not say %q:\n%s", n.name, want, log)
+		}
+		if unrecorded := strings.Contains(string(log), "the last accesses to 1 sessions are not recorded"); unrecorded != (n == a) {
+			t.Errorf("%s says that an access is not recorded: %v; only %s had one:\n%s", n.name, unrecorded, a.name, log)
+		}
 	}
 }

@@ -25,6 +25,8 @@ type engine struct {
 	news     *news
 	cluster  *cluster.Cluster
 	presence *presence.Presence
+
+	finished bool
 }
 
 type engineOptions struct {
@@ -105,12 +107,12 @@ func (e *engine) start(ctx context.Context, o engineOptions) error {
 const leaveTimeout = 5 * time.Second
 
 // leave finishes what is under way and says farewell: to the store first, while members still hear this node by gossip.
-func (e *engine) leave(logger *zap.Logger) (failed error) {
-	e.finish()
+func (e *engine) leave(logger *zap.Logger) error {
+	failed := e.finish()
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if e.presence != nil {
-		failed = e.presence.Leave(ctx)
+		failed = errors.Join(failed, e.presence.Leave(ctx))
 	}
 	if e.cluster == nil {
 		return failed
@@ -121,25 +123,26 @@ func (e *engine) leave(logger *zap.Logger) (failed error) {
 	return failed
 }
 
-// finish ends what needs the store and the cluster for itself.
-func (e *engine) finish() {
-	if e.sessions != nil {
-		e.sessions.Close()
+// finish ends what needs the store and the cluster for itself. Its error says what the store has not taken.
+func (e *engine) finish() (unsaved error) {
+	if e.sessions != nil && !e.finished {
+		unsaved = e.sessions.Close()
 	}
 	if e.stamps != nil {
 		e.stamps.Close()
 	}
+	e.finished = true
+	return unsaved
 }
 
 // close ends what is left, as a crash would where leave was not called.
 func (e *engine) close() error {
-	var failed error
 	if e.presence != nil {
 		e.presence.Close()
 	}
-	e.finish()
+	failed := e.finish()
 	if e.cluster != nil {
-		failed = e.cluster.Close()
+		failed = errors.Join(failed, e.cluster.Close())
 	}
 	return failed
 }

@@ -41,6 +41,7 @@ var (
 	busPropagation  = prometheus.NewDesc("klatch_bus_propagation_seconds", "Time that messages take to a peer: half of the way there and back, measured by marks.", nil, nil)
 	clockAhead      = prometheus.NewDesc("klatch_clock_ahead_seconds", "How far this node's clock is ahead of the median of all members', with two peers or more.", nil, nil)
 	busFences       = prometheus.NewDesc("klatch_bus_fences_total", "Fences that the bus raised, by reason.", []string{"reason"}, nil)
+	busStrangers    = prometheus.NewDesc("klatch_bus_strangers_total", "Messages refused as those of no member, by reason: the label of another cluster, a key that is not installed, the name of no klatch node, a release too far away, unreadable.", []string{"reason"}, nil)
 	members         = prometheus.NewDesc("klatch_cluster_members", "Members of the cluster, by state.", []string{"state"}, nil)
 )
 
@@ -110,6 +111,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	for reason, n := range bus.Fences {
 		counter(busFences, n, reason)
+	}
+	for reason, n := range bus.Strangers {
+		counter(busStrangers, n, reason)
 	}
 }
 

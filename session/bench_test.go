@@ -68,7 +68,7 @@ func benchManager(b *testing.B, s store.Store) *Manager {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(m.Close)
+	b.Cleanup(func() { _ = m.Close() })
 	return m
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,4 +163,34 @@ func TestAnAccessIsRecordedAlsoByANodeWhoseCopyIsBehindATouch(t *testing.T) {
 			t.Errorf("just inside the idle limit: %v", err)
 		}
 	})
+}
+
+func TestTheEndOfAManagerRecordsWhatTheStoreHadNotTakenOrSaysSo(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		onVirtualTime(t, func(o *Options) { o.Idle = 10 * time.Second }, func(t *testing.T, n *nodes) {
+			used, idle := n.create(0, nil).ID(), n.create(0, nil).ID()
+			n.load(0, idle)
+			time.Sleep(2 * time.Second)
+			n.store.hook(func(func() (store.CAS, error)) (store.CAS, error) { return 0, store.ErrUnavailable })
+			accessed := time.Now()
+			n.load(0, used)
+			synctest.Wait()
+			if back {
+				n.store.hook(func(apply func() (store.CAS, error)) (store.CAS, error) { return apply() })
+			}
+			time.Sleep(time.Second)
+
+			err := n.all[0].Close()
+			switch {
+			case back && err != nil:
+				t.Errorf("with the store back: %v", err)
+			case !back && (err == nil || !strings.Contains(err.Error(), "to 1 sessions are not recorded")):
+				t.Errorf("with the store away: %v", err)
+			}
+			got, err := n.all[1].Load(t.Context(), used, LoadOptions{Level: near.Latest, Passive: true})
+			if err != nil || got.LastAccess().Equal(accessed) != back {
+				t.Errorf("the store says that it was used last at %v, %v; it was at %v", got.LastAccess(), err, accessed)
+			}
+		})
+	}
 }

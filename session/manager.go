@@ -76,6 +76,8 @@ type Manager struct {
 
 	touching chan struct{} // a place for each access that is recorded in the background
 	tasks    task.Group    // these
+
+	unrecorded unrecorded
 }
 
 // New returns a manager. Close ends it.
@@ -124,10 +126,13 @@ func New(opts Options) (*Manager, error) {
 	return m, nil
 }
 
-// Close waits until the accesses under way are recorded, and ends the manager's reads.
-func (m *Manager) Close() {
+// Close waits until the accesses under way are recorded, tries those again that the store has not taken, and ends the
+// manager's reads. Its error says how many sessions may end early because their last access is not recorded.
+func (m *Manager) Close() error {
 	m.tasks.Close()
+	err := m.flush()
 	m.near.Close()
+	return err
 }
 
 // MaxBytes returns the size limit of one stored session.

@@ -27,7 +27,8 @@ func (m *Manager) touch(key proto.Key, copy *near.Copy[*revision], now time.Time
 	record := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), touchTimeout)
 		defer cancel()
-		m.recordAccess(ctx, key, copy, unclaim, now)
+		// A failed one is not lost: the next read records its own, or else the end of the manager does.
+		_ = m.recordAccess(ctx, key, copy, unclaim, now)
 	}
 	select {
 	case m.touching <- struct{}{}:
@@ -36,13 +37,21 @@ func (m *Manager) touch(key proto.Key, copy *near.Copy[*revision], now time.Time
 		}
 	default:
 		unclaim()
+		m.unrecorded.add(key, now)
 	}
 }
 
 // recordAccess writes an access at now to the record of a copy whose touch was claimed. If another writer came
 // first, it looks again: unless that one recorded an access as well, it repeats. If the store fails, the claim is
 // taken back and the next read tries again.
-func (m *Manager) recordAccess(ctx context.Context, key proto.Key, copy *near.Copy[*revision], unclaim func(), now time.Time) {
+func (m *Manager) recordAccess(ctx context.Context, key proto.Key, copy *near.Copy[*revision], unclaim func(), now time.Time) (failed error) {
+	defer func() {
+		if failed == nil {
+			m.unrecorded.remove(key)
+		} else {
+			m.unrecorded.add(key, now)
+		}
+	}()
 	for {
 		next := copy.Value.record.Clone()
 		next.Stamp(m.opts.Clock.Next(next.Version), m.opts.Writer)
@@ -50,19 +59,22 @@ func (m *Manager) recordAccess(ctx context.Context, key proto.Key, copy *near.Co
 		_, err := m.write(ctx, key, copy, next, proto.Touched{Key: key, LastAccess: next.LastAccess})
 		switch {
 		case err == nil, errors.Is(err, ErrGone):
-			return
+			return nil
 		case !errors.Is(err, store.ErrConflict):
 			unclaim()
-			return
+			return err
 		}
 		newest, err := m.get(ctx, key, m.latest())
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
 		if err != nil {
-			return // it has ended, or cannot be read; whoever reads it next looks at the store
+			return err
 		}
 		copy = newest
 		var due bool
 		if unclaim, due = copy.Value.claimTouch(now); !due {
-			return
+			return nil
 		}
 	}
 }

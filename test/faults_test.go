@@ -141,7 +141,7 @@ func newRace(t *testing.T) *race {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(m.Close)
+		t.Cleanup(func() { _ = m.Close() })
 		r.managers = append(r.managers, m)
 	}
 	s, err := r.managers[0].Create(t.Context(), session.Draft{Attributes: map[string]session.Value{"n": session.Bytes([]byte("0"))}})

@@ -39,7 +39,11 @@ func newClient(t *testing.T) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(m.Close)
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return &client{t: t, handler: New(Options{Sessions: m, Node: "n1", PlainHTTP: true, Logger: zap.NewNop()})}
 }
 
