@@ -30,6 +30,7 @@ type Cluster struct {
 	receiver   *receiver
 	courier    *courier
 	calls      *calls
+	keyring    *Keyring
 	memberLog  *logWriter
 	now        func() time.Time
 
@@ -125,7 +126,7 @@ func newCluster(opts Options, self proto.Origin) *Cluster {
 		log:     opts.Logger,
 		now:     opts.Now,
 		inbox:   make(chan arrival, maxInbox),
-		clashes: map[string]bool{},
+		clashes: map[proto.Origin]clash{},
 	}
 	meta := opts.Meta
 	meta.Started = uint64(opts.Now().UnixMilli())
@@ -146,14 +147,14 @@ func newCluster(opts Options, self proto.Origin) *Cluster {
 
 // configure makes memberlist's configuration and opens the transport.
 func (c *Cluster) configure(opts Options) (*memberlist.Config, error) {
-	keyring, err := newKeyring(opts.Keys)
-	if err != nil {
+	var err error
+	if c.keyring, err = newKeyring(opts.Keys); err != nil {
 		return nil, err
 	}
 	conf := memberlist.DefaultLANConfig()
 	conf.Name = bootName(c.delegate.self)
 	conf.Label = opts.Label
-	conf.Keyring = keyring
+	conf.Keyring = c.keyring.ring
 	conf.EnableCompression = false
 	conf.TCPTimeout = streamTimeout
 	conf.PushPullInterval = opts.SyncInterval

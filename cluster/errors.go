@@ -28,6 +28,15 @@ var (
 	// ErrRefused is returned by [Cluster.Ask] when the member has answered with an error.
 	ErrRefused = errors.New("the member refused")
 
+	// ErrAlive is returned by [Cluster.Forget] for a node that is a live member.
+	ErrAlive = errors.New("the node is alive")
+
+	// ErrKeyInUse is returned by [Keyring.Remove] for the key that encrypts.
+	ErrKeyInUse = errors.New("the key encrypts the traffic of this node")
+
+	// ErrNoKey is returned for the fingerprint of a key that is not installed.
+	ErrNoKey = errors.New("no such key is installed")
+
 	errStranger = errors.New("its name is that of no klatch node")
 
 	// ErrClosed is returned by what needs a running cluster after Close or Leave.

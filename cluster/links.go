@@ -104,6 +104,16 @@ func (l *links) peers() []proto.Origin {
 	return slices.Collect(maps.Keys(l.known))
 }
 
+// unheardNames returns the names of the nodes that may be writing where they are not heard.
+func (l *links) unheardNames() (names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for origin := range l.unheard {
+		names = append(names, origin.Node)
+	}
+	return names
+}
+
 // answer takes in a mark.
 func (l *links) answer(m proto.Mark, at time.Time) {
 	l.mu.Lock()

@@ -46,7 +46,7 @@ type receiver struct {
 
 	inbox   chan arrival
 	dropped atomic.Bool // something did not fit into the inbox; the worker raises a fence
-	clashes map[string]bool
+	clashes map[proto.Origin]clash
 
 	stats receiverStats
 }
@@ -245,17 +245,30 @@ func (r *receiver) recover() {
 	}
 }
 
+// clash is a boot that a later one of its name has replaced, and that was heard thereafter.
+type clash struct {
+	since    time.Time
+	reported bool
+}
+
 // watchName reports once if a boot that a later one has replaced goes on speaking: then two nodes of one name live.
+// What it had sent just before it was killed and restarted does not count.
 func (r *receiver) watchName(from proto.Origin) {
-	const maxClashes = 64
+	const maxClashes, underWay = 64, time.Second
 	other := r.roster.named(from.Node)
-	switch {
-	case from.Node != r.self.Node && (other == nil || other.origin == from):
-		return
-	case r.clashes[from.Node] || len(r.clashes) >= maxClashes:
+	if from.Node != r.self.Node && (other == nil || other.origin == from) {
 		return
 	}
-	r.clashes[from.Node] = true
-	r.log.Warn("two nodes of one name are alive; the one started last counts. Give one of them another name",
-		zap.String("name", from.Node))
+	c, heard := r.clashes[from]
+	switch {
+	case !heard:
+		if len(r.clashes) >= maxClashes {
+			clear(r.clashes)
+		}
+		r.clashes[from] = clash{since: r.now()}
+	case heard && !c.reported && r.now().Sub(c.since) > underWay:
+		r.clashes[from] = clash{reported: true}
+		r.log.Warn("two nodes of one name are alive; the one started last counts. Give one of them another name",
+			zap.String("name", from.Node))
+	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -155,6 +156,17 @@ func (r *roster) forget(origin proto.Origin) {
 	if v, ok := r.vanished[origin.Node]; ok && v.peer.origin == origin {
 		delete(r.vanished, origin.Node)
 	}
+}
+
+// forgetVanished ends the search for a member that is gone for good.
+func (r *roster) forgetVanished(name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if name == r.self.Node || r.latest()[name] != nil {
+		return fmt.Errorf("%w: %s is alive; klatch leave ends it", ErrAlive, name)
+	}
+	delete(r.vanished, name)
+	return nil
 }
 
 // latest returns the latest live boot of each name.

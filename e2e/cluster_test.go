@@ -55,6 +55,7 @@ type node struct {
 	name                    string
 	api, admin, app, gossip string        // host:port
 	clock                   time.Duration // how far its clock is off
+	restart                 func()        // starts it again as it was started last
 	process                 *exec.Cmd
 	log                     string
 	ended                   chan struct{}
@@ -101,12 +102,17 @@ func startNodes(t *testing.T, n int, flags ...string) nodes {
 		storeURL = startCouchbase(t).url
 	}
 	all := launchNodes(t, n, storeURL, flags...)
-	for _, node := range all {
-		node.waitReady()
-		node.waitMembers(n)
-		node.waitTrusted()
-	}
+	all.waitWhole()
 	return all
+}
+
+// waitWhole waits until each node is ready, knows the others and serves copies.
+func (all nodes) waitWhole() {
+	for _, n := range all {
+		n.waitReady()
+		n.waitMembers(len(all))
+		n.waitTrusted()
+	}
 }
 
 // launchNodes starts n nodes and does not wait for them.
@@ -136,6 +142,8 @@ func newNodes(t *testing.T, n int) (all nodes) {
 
 func (n *node) start(seed, store string, flags ...string) {
 	n.t.Helper()
+	n.restart = func() { n.start(seed, store, flags...) }
+	n.expectedToDie = false
 	log, err := os.Create(n.log)
 	if err != nil {
 		n.t.Fatal(err)
@@ -327,6 +335,7 @@ type answer struct {
 	etag                 string
 	cookie               string // the session cookie that it set, if any
 	unconfirmed          []string
+	body                 []byte
 	session              struct {
 		ID         string
 		Version    string
@@ -373,6 +382,7 @@ func request(ctx context.Context, method, url, body string, headers ...string) (
 	if err != nil {
 		return a, err
 	}
+	a.body = text
 	a.status, a.node, a.etag = response.StatusCode, response.Header.Get("Klatch-Node"), response.Header.Get("ETag")
 	a.degraded, a.retryAfter = response.Header.Get("Klatch-Degraded"), response.Header.Get("Retry-After")
 	if names := response.Header.Get("Klatch-Unconfirmed"); names != "" {

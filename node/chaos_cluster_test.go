@@ -37,6 +37,7 @@ type chaosNode struct {
 	addr   netip.AddrPort
 	faults storeFaults
 	clock  time.Duration // how far its clock is off
+	keys   keyFile
 
 	mu     sync.Mutex // guards engine
 	engine *chaosEngine
@@ -52,27 +53,45 @@ type chaosEngine struct {
 // newRig starts n nodes and waits until they have heard each other.
 func newRig(t *testing.T, n int, opts netsim.Options) *rig {
 	t.Helper()
+	r := makeRig(t, n, opts)
+	r.start()
+	return r
+}
+
+// makeRig makes the nodes and does not start them.
+func makeRig(t *testing.T, n int, opts netsim.Options) *rig {
+	t.Helper()
 	r := &rig{t: t, network: netsim.New(opts), store: memory.New(memory.Options{})}
 	for i := range n {
 		r.nodes = append(r.nodes, &chaosNode{rig: r, name: fmt.Sprintf("n%d", i+1), addr: netsim.Addr(i + 1), faults: storeFaults{seed: opts.Seed}})
 	}
 	t.Cleanup(r.close)
+	return r
+}
+
+// start starts all nodes and waits until they have heard each other.
+func (r *rig) start() {
+	r.t.Helper()
 	for _, node := range r.nodes {
 		node.start()
 	}
 	r.awaitWhole(30 * time.Second)
-	return r
 }
 
 // start boots the node.
 func (c *chaosNode) start() {
 	c.rig.t.Helper()
+	keys, err := c.keys.Load()
+	if err != nil {
+		c.rig.t.Fatal(err)
+	}
 	transport, err := c.rig.network.Transport(c.addr)
 	if err != nil {
 		c.rig.t.Fatal(err)
 	}
 	config := valid()
 	config.Name, config.Gossip, config.Session.Idle = c.name, c.addr.String(), time.Hour
+	config.GossipKeyFile = string(c.keys)
 	for _, other := range c.rig.nodes {
 		config.Join = append(config.Join, other.addr.String())
 	}
@@ -80,6 +99,7 @@ func (c *chaosNode) start() {
 	err = e.start(context.Background(), engineOptions{
 		config:    &config,
 		boot:      e.boot,
+		keys:      keys,
 		meta:      proto.NodeMeta{Release: "chaos", State: proto.Ready},
 		store:     e.store,
 		records:   e.store,

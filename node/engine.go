@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"klatch/cluster"
+	"klatch/keyring"
 	"klatch/presence"
 	"klatch/proto"
 	"klatch/session"
@@ -25,8 +26,10 @@ type engine struct {
 	news     *news
 	cluster  *cluster.Cluster
 	presence *presence.Presence
+	keys     *keyring.Rotation
 
-	finished bool
+	answering chan struct{} // closed once requests of peers can be answered
+	finished  bool
 }
 
 type engineOptions struct {
@@ -43,7 +46,7 @@ type engineOptions struct {
 
 // start begins everything. What had been begun is left to stop when it fails.
 func (e *engine) start(ctx context.Context, o engineOptions) error {
-	e.news = &news{}
+	e.news, e.answering = &news{}, make(chan struct{})
 	sessions, err := session.New(session.Options{
 		Store:    o.store,
 		News:     e.news,
@@ -77,6 +80,7 @@ func (e *engine) start(ctx context.Context, o engineOptions) error {
 		Records:   true,
 		Handler:   receiver{e.sessions, e.stamps},
 		Recent:    e.stamps.Recent,
+		Answer:    e.answer,
 		Transport: o.transport,
 		Now:       o.now,
 		Logger:    o.logger.Named("cluster"),
@@ -88,6 +92,8 @@ func (e *engine) start(ctx context.Context, o engineOptions) error {
 		return err
 	}
 	e.cluster = joined
+	e.keys = keyring.New(keyring.Options{Ring: joined.Keyring(), Peers: joined, Keeper: keyFile(o.config.GossipKeyFile)})
+	close(e.answering)
 	e.news.cluster.Store(joined)
 	e.presence, err = presence.Start(presence.Options{
 		Store:   o.records,
@@ -100,6 +106,19 @@ func (e *engine) start(ctx context.Context, o engineOptions) error {
 		Logger:  o.logger.Named("presence"),
 	})
 	return err
+}
+
+// answer answers the requests of members.
+func (e *engine) answer(ctx context.Context, _ string, method string, body []byte) ([]byte, error) {
+	select {
+	case <-e.answering:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if reply, handled, err := e.keys.Answer(ctx, method, body); handled {
+		return reply, err
+	}
+	return nil, fmt.Errorf("the request %.40q is not known; the release may be older", method)
 }
 
 // leaveTimeout bounds the farewell. It is not part of what requests under way may use up: without a farewell the

@@ -62,7 +62,7 @@ func Start(ctx context.Context, config Config, release string, logger *zap.Logge
 }
 
 func (n *Node) start(ctx context.Context, release string) error {
-	keys, err := readGossipKeys(n.config.GossipKeyFile)
+	keys, err := keyFile(n.config.GossipKeyFile).Load()
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (n *Node) start(ctx context.Context, release string) error {
 		return err
 	}
 
-	options := api.Options{Sessions: n.sessions, Stamps: n.stamps, Node: n, Membership: n.cluster, Metrics: n.metrics(), Logger: n.logger}
+	options := api.Options{Sessions: n.sessions, Stamps: n.stamps, Keys: n.keys, Node: n, Membership: n.cluster, Metrics: n.metrics(), Logger: n.logger}
 	if token != "" {
 		options.Token = api.NewToken(token)
 	}

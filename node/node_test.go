@@ -140,7 +140,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 	}
 	first, second := strings.Repeat("a", 32), strings.Repeat("b", 16)
 	encode := base64.StdEncoding.EncodeToString
-	keys, err := readGossipKeys(write("keys", "# the new key\n"+encode([]byte(first))+"\n\n"+encode([]byte(second))+"\n"))
+	keys, err := keyFile(write("keys", "# the new key\n"+encode([]byte(first))+"\n\n"+encode([]byte(second))+"\n")).Load()
 	if err != nil || len(keys) != 2 || string(keys[0]) != first || string(keys[1]) != second {
 		t.Errorf("keys %q, %v", keys, err)
 	}
@@ -148,7 +148,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 		t.Errorf("token %q, %v", token, err)
 	}
 	for name, text := range map[string]string{"empty": "", "comment": "# nothing\n", "not base64": "!!\n", "wrong length": "YWJj\n"} {
-		if _, err := readGossipKeys(write(name, text)); !errors.Is(err, ErrConfig) {
+		if _, err := keyFile(write(name, text)).Load(); !errors.Is(err, ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

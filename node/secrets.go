@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"strconv"
@@ -43,26 +42,6 @@ func readSecretLines(key, path string) ([]string, error) {
 		return nil, fmt.Errorf("%w: %s: %s is empty", ErrConfig, key, path)
 	}
 	return lines, nil
-}
-
-// readGossipKeys reads the keys of the cluster's traffic, the primary one first.
-func readGossipKeys(path string) ([][]byte, error) {
-	if path == "" {
-		return nil, nil
-	}
-	lines, err := readSecretLines("gossip-key-file", path)
-	if err != nil {
-		return nil, err
-	}
-	var keys [][]byte
-	for i, line := range lines {
-		key, err := base64.StdEncoding.DecodeString(line)
-		if err != nil || (len(key) != 16 && len(key) != 24 && len(key) != 32) {
-			return nil, fmt.Errorf("%w: gossip-key-file: key %d of %s is not base64 of 16, 24 or 32 bytes (make one with: head -c 32 /dev/urandom | base64)", ErrConfig, i+1, path)
-		}
-		keys = append(keys, key)
-	}
-	return keys, nil
 }
 
 // readAPIToken reads the token of the API; no file means that none is asked for.

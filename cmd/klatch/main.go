@@ -75,8 +75,8 @@ Start with: klatch demo`,
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
 	root.AddCommand(
-		newServe(), newDemo(), newStatus(), newHealth(), newMembers(), newJoin(), newDrain(), newLeave(),
-		newSession(), newBench(), newVersion(),
+		newServe(), newDemo(), newStatus(), newHealth(), newMembers(), newJoin(), newDrain(), newLeave(), newForget(),
+		newSession(), newKeyring(), newBench(), newVersion(),
 	)
 	return root
 }

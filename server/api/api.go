@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"klatch/cluster"
+	"klatch/keyring"
 	"klatch/server/problem"
 	"klatch/session"
 	"klatch/stamps"
@@ -36,12 +37,14 @@ type Node interface {
 type Membership interface {
 	Members() []cluster.Member
 	Join(ctx context.Context, addresses ...string) (int, error)
+	Forget(ctx context.Context, name string) error
 }
 
 // Options configure an [API]. All but Token and Metrics are required.
 type Options struct {
 	Sessions   *session.Manager
 	Stamps     *stamps.Register
+	Keys       *keyring.Rotation
 	Node       Node
 	Membership Membership
 	Token      *Token       // nil: no token is asked for
@@ -72,10 +75,16 @@ func (a *API) sessionResources() resources {
 
 func (a *API) clusterResources() resources {
 	return resources{
-		"/v1/cluster":       {http.MethodGet: a.getCluster},
-		"/v1/cluster/join":  {http.MethodPost: a.joinCluster},
-		"/v1/cluster/leave": {http.MethodPost: a.leave(false)},
-		"/v1/cluster/drain": {http.MethodPost: a.leave(true)},
+		"/v1/cluster":        {http.MethodGet: a.getCluster},
+		"/v1/cluster/join":   {http.MethodPost: a.joinCluster},
+		"/v1/cluster/leave":  {http.MethodPost: a.leave(false)},
+		"/v1/cluster/drain":  {http.MethodPost: a.leave(true)},
+		"/v1/cluster/forget": {http.MethodPost: a.forgetMember},
+
+		"/v1/keyring":         {http.MethodGet: a.getKeyring},
+		"/v1/keyring/install": {http.MethodPost: a.installKey},
+		"/v1/keyring/use":     {http.MethodPost: a.stepKeyring(keyring.Use)},
+		"/v1/keyring/remove":  {http.MethodPost: a.stepKeyring(keyring.Remove)},
 	}
 }
 
@@ -100,7 +109,7 @@ func (a *API) healthResources() resources {
 // Public returns what listens on --http: sessions and health.
 func (a *API) Public() http.Handler { return a.front(a.sessionResources()) }
 
-// Admin returns what listens on --admin: the cluster, the stamps, the metrics, and all that is public.
+// Admin returns what listens on --admin: the cluster and its keys, the stamps, the metrics, and all that is public.
 func (a *API) Admin() http.Handler {
 	return a.front(a.sessionResources(), a.clusterResources(), a.stampResources(), a.metricsResources())
 }

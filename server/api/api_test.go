@@ -52,6 +52,17 @@ func (alone) Members() []cluster.Member {
 		{Name: "n2", Address: "127.0.0.1:2", Meta: proto.NodeMeta{State: proto.Ready}},
 	}
 }
+func (alone) Forget(_ context.Context, name string) error {
+	switch name {
+	case "n1":
+		return cluster.ErrAlive
+	case "n9":
+		return cluster.ErrUnreachable
+	default:
+		return nil
+	}
+}
+
 func (alone) Join(_ context.Context, addresses ...string) (int, error) {
 	if addresses[0] == "dead:1" {
 		return 0, cluster.ErrUnreachable
@@ -330,6 +341,11 @@ func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
 		{400, "bad-request", "GET", "/v1/stamps?fetched=yesterday", ``, ""},
 		{400, "bad-request", "GET", "/v1/stamps?scope=a", ``, ""},
 		{502, "join-failed", "POST", "/v1/cluster/join", `{"addresses":["dead:1"]}`, ""},
+		{400, "bad-request", "POST", "/v1/cluster/forget", `{}`, ""},
+		{409, "node-alive", "POST", "/v1/cluster/forget", `{"name":"n1"}`, ""},
+		{503, "not-forgotten", "POST", "/v1/cluster/forget", `{"name":"n9"}`, ""},
+		{400, "bad-request", "POST", "/v1/keyring/install", `{"key":"c2hvcnQ="}`, ""},
+		{400, "bad-request", "POST", "/v1/keyring/use", `{"key":"c2hvcnQ="}`, ""},
 		{403, "cross-origin", "POST", "/v1/cluster/drain", ``, "Sec-Fetch-Site: cross-site"},
 	} {
 		var headers []string

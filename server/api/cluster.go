@@ -1,8 +1,11 @@
 package api
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 
+	"klatch/cluster"
 	"klatch/server/problem"
 )
 
@@ -59,6 +62,35 @@ func (a *API) joinCluster(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.writeJSON(w, http.StatusOK, map[string]any{"joined": joined})
+}
+
+// forgetMember makes all nodes forget one that is gone for good.
+func (a *API) forgetMember(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Name string `json:"name"`
+	}
+	if !knownParameters(w, r) || !a.readJSON(w, r, &body) {
+		return
+	}
+	if body.Name == "" {
+		problem.BadRequest(`Field "name" must be the name of a node.`).Write(w)
+		return
+	}
+	err := a.Membership.Forget(r.Context(), body.Name)
+	switch {
+	case errors.Is(err, cluster.ErrAlive):
+		problem.Problem{
+			Name: "node-alive", Status: http.StatusConflict, Title: "The node is alive",
+			Detail: fmt.Sprintf("%s is a live member. Make it leave by POST /v1/cluster/leave on its own admin listener.", body.Name),
+		}.Write(w)
+	case err != nil:
+		problem.Problem{
+			Name: "not-forgotten", Status: http.StatusServiceUnavailable, Title: "Not all nodes have forgotten it", RetryAfter: 1,
+			Detail: err.Error() + ". Try again.",
+		}.Write(w)
+	default:
+		a.writeJSON(w, http.StatusOK, map[string]any{"forgotten": body.Name})
+	}
 }
 
 // leave makes this node finish, leave the cluster and exit.
