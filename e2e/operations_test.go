@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -212,5 +213,47 @@ func TestStampsAreKnownOnAllNodesWhenTheyAreAnswered(t *testing.T) {
 	cluster[1].waitReady()
 	if got := stamps(cluster[1], http.MethodGet, "?fetched=1&scope=tag:red", ""); got.Alive == nil || *got.Alive {
 		t.Errorf("after its restart: %+v", got)
+	}
+}
+
+func TestTheCoherenceOfARunningClusterIsChecked(t *testing.T) {
+	cluster := startNodes(t, 3, "--coherence.rate", "50")
+	path, _ := cluster[0].create(`{"x":0}`)
+	for _, n := range cluster {
+		n.do(http.MethodGet, path, "", ok)
+	}
+	stop := cluster[1].hammer(path)
+	code, stdout, stderr := cluster[2].command("check", "coherence", "--after", "100ms,3500ms", "-o", "json")
+	requests, failures := stop()
+	if code != 0 || len(failures) > 0 || requests == 0 {
+		t.Fatalf("exit code %d: %s%s; %d requests, failures: %v", code, stdout, stderr, requests, failures)
+	}
+	var answer struct {
+		Nodes []struct {
+			Node    string
+			Sampled int
+			Looks   []struct{ Served, Stale int }
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || len(answer.Nodes) != 3 {
+		t.Fatalf("%v: %s", err, stdout)
+	}
+	if n := answer.Nodes[1]; n.Sampled != 1 || len(n.Looks) != 2 || n.Looks[1].Served != 1 {
+		t.Errorf("the node that writes: %+v", n)
+	}
+	if code, stdout, stderr := cluster[0].command("check", "coherence", "--after", "100ms"); code != 0 || !strings.Contains(stdout, "SERVED") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := cluster[0].command("check", "coherence", "--samples", "-1"); code != 1 || !strings.Contains(stderr, "samples") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	eventually(t, func() error {
+		if n := cluster[1].counter("klatch_coherence_checked_total", `after="1s"`); n == 0 {
+			return errors.New("the checks that never end have counted nothing yet")
+		}
+		return nil
+	})
+	if n := cluster[1].counter("klatch_coherence_stale_total", ""); n != 0 {
+		t.Errorf("%d stale copies", n)
 	}
 }

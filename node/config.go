@@ -33,8 +33,9 @@ type Config struct {
 	TLSKey        string // tls-key: PEM file
 	Insecure      bool   // insecure: allow addresses beyond loopback without what is missing above
 
-	Session SessionConfig
-	Near    NearConfig
+	Session   SessionConfig
+	Near      NearConfig
+	Coherence CoherenceConfig
 
 	DrainGrace time.Duration // drain-grace: how long a draining node serves on after it has said not-ready
 }
@@ -51,6 +52,11 @@ type SessionConfig struct {
 type NearConfig struct {
 	MaxBytes uint64        // near.max-bytes
 	MaxAge   time.Duration // near.max-age
+}
+
+// CoherenceConfig says what a node checks of itself.
+type CoherenceConfig struct {
+	Rate int // coherence.rate: copies that are compared with the store each second
 }
 
 // ErrConfig is what every refusal of a configuration wraps.
@@ -92,6 +98,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Near.MaxBytes < 1<<20 {
 		return fmt.Errorf("%w: near.max-bytes %d: use at least %d", ErrConfig, c.Near.MaxBytes, 1<<20)
+	}
+	if c.Coherence.Rate < 0 || c.Coherence.Rate > 1000 {
+		return fmt.Errorf("%w: coherence.rate %d: use 0 to 1000", ErrConfig, c.Coherence.Rate)
 	}
 	if c.DrainGrace < 0 || c.DrainGrace > 10*time.Minute {
 		return fmt.Errorf("%w: drain-grace %s: use 0s to 10m", ErrConfig, c.DrainGrace)

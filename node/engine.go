@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"klatch/cluster"
+	"klatch/coherence"
 	"klatch/keyring"
 	"klatch/presence"
 	"klatch/proto"
@@ -17,6 +18,8 @@ import (
 	"klatch/stamps"
 	"klatch/store"
 )
+
+var _ coherence.Copies = (*session.Manager)(nil)
 
 // engine is what a node is without its listeners: sessions and stamps over a store, and the cluster that tells their
 // changes.
@@ -27,6 +30,7 @@ type engine struct {
 	cluster  *cluster.Cluster
 	presence *presence.Presence
 	keys     *keyring.Rotation
+	checker  *coherence.Checker
 
 	answering chan struct{} // closed once requests of peers can be answered
 	finished  bool
@@ -93,6 +97,9 @@ func (e *engine) start(ctx context.Context, o engineOptions) error {
 	}
 	e.cluster = joined
 	e.keys = keyring.New(keyring.Options{Ring: joined.Keyring(), Peers: joined, Keeper: keyFile(o.config.GossipKeyFile)})
+	e.checker = coherence.New(coherence.Options{
+		Copies: e.sessions, Peers: joined, Rate: o.config.Coherence.Rate, Now: o.now, Logger: o.logger.Named("coherence"),
+	})
 	close(e.answering)
 	e.news.cluster.Store(joined)
 	e.presence, err = presence.Start(presence.Options{
@@ -116,6 +123,9 @@ func (e *engine) answer(ctx context.Context, _ string, method string, body []byt
 		return nil, ctx.Err()
 	}
 	if reply, handled, err := e.keys.Answer(ctx, method, body); handled {
+		return reply, err
+	}
+	if reply, handled, err := e.checker.Answer(method, body); handled {
 		return reply, err
 	}
 	return nil, fmt.Errorf("the request %.40q is not known; the release may be older", method)
@@ -144,6 +154,9 @@ func (e *engine) leave(logger *zap.Logger) error {
 
 // finish ends what needs the store and the cluster for itself. Its error says what the store has not taken.
 func (e *engine) finish() (unsaved error) {
+	if e.checker != nil {
+		e.checker.Close()
+	}
 	if e.sessions != nil && !e.finished {
 		unsaved = e.sessions.Close()
 	}

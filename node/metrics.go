@@ -28,6 +28,8 @@ var (
 	nearCopies      = prometheus.NewDesc("klatch_near_copies", "Number of copies.", nil, nil)
 	stampsTotal     = prometheus.NewDesc("klatch_stamps_total", "Stamps: raised here, applied from peers, folded when there were too many.", []string{"event"}, nil)
 	stampsReads     = prometheus.NewDesc("klatch_stamps_reads_total", "Reads of a tenant's stamps from the store, because some may have been missed.", nil, nil)
+	coherenceServed = prometheus.NewDesc("klatch_coherence_checked_total", "Copies looked at by coherence checks a time after the store was read, that would be served from memory.", []string{"after"}, nil)
+	coherenceStale  = prometheus.NewDesc("klatch_coherence_stale_total", "Of those, copies older than the store was that long before. Above three seconds there should be none.", []string{"after"}, nil)
 	busItems        = prometheus.NewDesc("klatch_bus_items_total", "Items of news, each once however many peers it went to.", []string{"direction"}, nil)
 	busBatches      = prometheus.NewDesc("klatch_bus_batches_total", "Batches of news.", []string{"direction"}, nil)
 	busDrops        = prometheus.NewDesc("klatch_bus_drops_total", "Items or arrivals that did not fit into a queue; each raises a fence.", []string{"direction"}, nil)
@@ -80,6 +82,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	counter(stampsTotal, stamps.Applied, "applied")
 	counter(stampsTotal, stamps.Folds, "folded")
 	counter(stampsReads, stamps.Reads)
+
+	for after, looks := range c.node.checker.Stats() {
+		counter(coherenceServed, uint64(looks.Served), after.String())
+		counter(coherenceStale, uint64(looks.Stale), after.String())
+	}
 
 	states := map[string]int{}
 	for _, m := range c.node.cluster.Members() {

@@ -95,7 +95,10 @@ func (n *Node) start(ctx context.Context, release string) error {
 		return err
 	}
 
-	options := api.Options{Sessions: n.sessions, Stamps: n.stamps, Keys: n.keys, Node: n, Membership: n.cluster, Metrics: n.metrics(), Logger: n.logger}
+	options := api.Options{
+		Sessions: n.sessions, Stamps: n.stamps, Keys: n.keys, Checker: n.checker,
+		Node: n, Membership: n.cluster, Metrics: n.metrics(), Logger: n.logger,
+	}
 	if token != "" {
 		options.Token = api.NewToken(token)
 	}

@@ -76,7 +76,7 @@ Start with: klatch demo`,
 	})
 	root.AddCommand(
 		newServe(), newDemo(), newStatus(), newHealth(), newMembers(), newJoin(), newDrain(), newLeave(), newForget(),
-		newSession(), newKeyring(), newBench(), newVersion(),
+		newSession(), newKeyring(), newCheck(), newBench(), newVersion(),
 	)
 	return root
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"klatch/cluster"
+	"klatch/coherence"
 	"klatch/keyring"
 	"klatch/server/problem"
 	"klatch/session"
@@ -45,6 +46,7 @@ type Options struct {
 	Sessions   *session.Manager
 	Stamps     *stamps.Register
 	Keys       *keyring.Rotation
+	Checker    *coherence.Checker
 	Node       Node
 	Membership Membership
 	Token      *Token       // nil: no token is asked for
@@ -80,6 +82,9 @@ func (a *API) clusterResources() resources {
 		"/v1/cluster/leave":  {http.MethodPost: a.leave(false)},
 		"/v1/cluster/drain":  {http.MethodPost: a.leave(true)},
 		"/v1/cluster/forget": {http.MethodPost: a.forgetMember},
+
+		"/v1/coherence":      {http.MethodPost: a.beginCheck},
+		"/v1/coherence/{id}": {http.MethodGet: a.getCheck},
 
 		"/v1/keyring":         {http.MethodGet: a.getKeyring},
 		"/v1/keyring/install": {http.MethodPost: a.installKey},
