@@ -88,9 +88,12 @@ func (m *Manager) decide(ctx context.Context, w pendingWrite, revision *revision
 func (m *Manager) readBack(ctx context.Context, w *pendingWrite) (copy *near.Copy[*revision], decided bool, err error) {
 	current, err := m.near.Get(ctx, w.key, m.latest())
 	switch {
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound) && w.base == nil:
 		// Nobody else knows a new id, so nobody can have deleted it: the write has not been applied yet.
-		return nil, w.base != nil, ErrGone
+		return nil, false, err
+	case errors.Is(err, store.ErrNotFound):
+		// Others may have seen the write before the session was deleted.
+		return nil, true, fmt.Errorf("%w: the session has ended since", ErrOutcomeUnknown)
 	case errors.Is(err, store.ErrUnavailable):
 		return nil, false, err
 	case err != nil:

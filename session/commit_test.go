@@ -127,6 +127,33 @@ func TestAWriteThatIsAppliedLateCountsOnce(t *testing.T) {
 	}
 }
 
+// Somebody may have read what was written before it was deleted, so that nobody may say that it never was.
+func TestAWriteWhoseAnswerAndThenWhoseSessionWasLostIsCalledUnknown(t *testing.T) {
+	for name, applied := range map[string]bool{"applied": true, "not applied": false} {
+		t.Run(name, func(t *testing.T) {
+			onVirtualTime(t, nil, func(t *testing.T, n *nodes) {
+				s := n.create(0, map[string]string{"x": "0"})
+				n.store.hook(func(apply func() (store.CAS, error)) (store.CAS, error) {
+					if applied {
+						if _, err := apply(); err != nil {
+							t.Error(err)
+						}
+					}
+					if _, err := n.all[1].Delete(t.Context(), s.ID()); err != nil {
+						t.Error(err)
+					}
+					return 0, store.ErrAmbiguous
+				})
+				s.Set("x", Bytes([]byte("1")))
+				if err := n.all[0].Commit(t.Context(), s, CommitOptions{}); !errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, ErrGone) {
+					t.Errorf("error %v, want ErrOutcomeUnknown alone", err)
+				}
+				n.expectGone(1, s.ID())
+			})
+		})
+	}
+}
+
 // The answer of a writer that lost its first answer, and found its write overtaken, is its own version and content: with
 // the version of another's change it would undo that change unseen by its next conditional save.
 func TestAWriteThatWasOvertakenBeforeItsAnswerIsAnsweredWithItsOwnVersion(t *testing.T) {
