@@ -34,6 +34,21 @@ chaos: e2e-tools ## let faults loose for long (RUNS=1000 seeds): in memory, plan
 	node/chaos-faults.sh
 	go test -tags e2e -count=1 -timeout 60m -run TestChaos -v ./e2e -args -long
 
+.PHONY: scaling
+scaling: ## simulate clusters of 10 to 300 nodes in virtual time: the table of docs/scaling.md (minutes)
+	go test -count=1 -timeout 60m -run '^TestScaling$$' -v ./cluster/netsim -scaling.nodes $(or $(NODES),10$(comma)30$(comma)64$(comma)100$(comma)300)
+
+.PHONY: propagation
+propagation: ## measure the news on loopback: delays to 2, 9 and 29 peers with and without loss, processor time
+	go test -count=1 -timeout 30m -run '^$$' -bench 'Propagation|NewsCost' -benchtime 2000x ./cluster
+
+.PHONY: gossip-cost
+gossip-cost: e2e-tools ## measure what gossip costs three nodes: pairs of runs with and without it (PAIRS=10)
+	go build -tags nogossip -o bin/klatch-nogossip ./cmd/klatch
+	go test -tags e2e,gossipcost -count=1 -timeout 60m -run '^TestGossipCost$$' -v ./e2e -pairs $(or $(PAIRS),10)
+
+comma := ,
+
 .PHONY: e2e-tools
 e2e-tools: build
 	@for tool in haproxy curl nft ip; do command -v $$tool >/dev/null || missing=1; done; test -z "$$missing" || \
@@ -56,7 +71,8 @@ lint: ## check form, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
 	go vet ./...
 	go vet -tags e2e ./e2e/...
-	go vet -tags clockoffset ./node
+	go vet -tags clockoffset,nogossip ./node
+	go vet -tags e2e,gossipcost ./e2e/...
 	go run $(STATICCHECK) -tags e2e ./...
 	cd test && go vet ./... && go run $(STATICCHECK) ./...
 

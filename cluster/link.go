@@ -15,7 +15,7 @@ const (
 	// askAfter is the age at which a peer is asked for a mark, every askEvery, instead of waited for; and
 	// streamAfter that at which it is asked by TCP, since datagrams seem not to arrive.
 	askAfter    = 2 * time.Second
-	askEvery    = 250 * time.Millisecond
+	askEvery    = 100 * time.Millisecond
 	streamAfter = 2500 * time.Millisecond
 	// introduceBy is how long a new peer may take to answer datagrams before it is asked by TCP.
 	introduceBy = 400 * time.Millisecond

@@ -11,7 +11,7 @@ import (
 const (
 	// grace is how long a missing number may still be under way: datagrams overtake each other, and a mark
 	// that travels by TCP overtakes them too. After it the origin is asked, again and again, each pause
-	// twice as long as the one before.
+	// half as long again as the one before: seven times until it is given up.
 	grace = 10 * time.Millisecond
 	// repairWithin is how long that may go on before a fence covers what is missing.
 	repairWithin = 500 * time.Millisecond
@@ -39,12 +39,14 @@ type origin struct {
 	since time.Time     // when the oldest of what is missing was first known
 	ask   time.Time     // when the origin is to be asked next
 	pause time.Duration // and how long after that again
+	asked int           // how often it was asked for the oldest
 }
 
 // repair is what is to be asked of an origin.
 type repair struct {
 	of      proto.Origin
 	missing []proto.Range
+	again   bool // it was asked before, in vain
 }
 
 func newOrigins(self proto.Origin) *origins {
@@ -165,6 +167,14 @@ func (o *origins) misses(of proto.Origin, r proto.Range) bool {
 	return ok && slices.ContainsFunc(or.numbers.gaps, func(g gap) bool { return g.first <= r.Last && r.First <= g.last })
 }
 
+// wasAsked reports whether a batch is one for which its origin was asked.
+func (o *origins) wasAsked(of proto.Origin, seq uint64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	or, ok := o.known[of]
+	return ok && or.asked > 0 && seq <= or.numbers.top && !or.numbers.has(seq)
+}
+
 // left reports whether an origin said farewell.
 func (o *origins) left(of proto.Origin) bool {
 	o.mu.Lock()
@@ -203,9 +213,10 @@ func (o *origins) due(now time.Time) (ask []repair, giveUp bool) {
 		case or.numbers.hopeless(), now.Sub(or.since) >= repairWithin, or.departed && now.Sub(or.since) >= grace:
 			return nil, true
 		case !now.Before(or.ask):
-			ask = append(ask, repair{from, or.numbers.missing()})
+			ask = append(ask, repair{from, or.numbers.missing(), or.asked > 0})
 			or.ask = now.Add(or.pause)
-			or.pause *= 2
+			or.pause += or.pause / 2
+			or.asked++
 		}
 		o.schedule(or)
 	}
@@ -239,7 +250,7 @@ func (o *origins) schedule(or *origin) {
 		return
 	}
 	if since := or.numbers.gaps[0].since; !since.Equal(or.since) {
-		or.since, or.ask, or.pause = since, since.Add(grace), 2*grace
+		or.since, or.ask, or.pause, or.asked = since, since.Add(grace), 2*grace, 0
 	}
 	at := or.ask
 	if giveUp := or.since.Add(repairWithin); giveUp.Before(at) {

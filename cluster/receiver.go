@@ -157,6 +157,9 @@ func (r *receiver) batch(b proto.Batch, at time.Time) {
 		r.stats.duplicates.Add(1)
 		return
 	}
+	if r.origins.wasAsked(b.Origin, b.Seq) {
+		r.stats.repairs.Add(1)
+	}
 	for _, item := range b.Items {
 		r.handler.Apply(b.Origin.Node, item)
 	}

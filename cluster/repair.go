@@ -6,17 +6,41 @@ import (
 	"klatch/proto"
 )
 
-// maxReplyBytes bounds one reply to a request for repair, so that it fits into a socket's buffers.
-const maxReplyBytes = 64 << 10
+const (
+	// maxReplyBytes bounds one reply to a request for repair, so that it fits into a socket's buffers.
+	maxReplyBytes = 64 << 10
+	// maxBurstBytes bounds the datagrams that answer one. The rest is asked for again.
+	maxBurstBytes = 16 << 10
+	// fewMissing is how many batches may be missing for a repair by datagrams.
+	fewMissing = 16
+)
 
-// ask asks an origin for what has not arrived from it.
+// ask asks an origin for what has not arrived from it: by a datagram at first, if that can help, since to open a stream
+// costs a second when one of its first packets is lost as well; by a stream too once that was in vain.
 func (r *receiver) ask(wanted repair) {
 	to := r.roster.find(wanted.of)
 	if to == nil {
 		return // not yet a member, or no more: its gap is given up in time
 	}
 	r.stats.repairsAsked.Add(1)
-	r.courier.send(to, proto.EncodeMessage(proto.RepairRequest{From: r.self, To: to.origin.Boot, Missing: wanted.missing}), nil)
+	request := proto.RepairRequest{From: r.self, To: to.origin.Boot, Missing: wanted.missing}
+	few := wanted.numbers() <= fewMissing
+	if few {
+		request.Reply = proto.ReplyDatagram
+		r.sender.send(to, proto.EncodeMessage(request))
+	}
+	if !few || wanted.again {
+		request.Reply = proto.ReplyStream
+		r.courier.send(to, proto.EncodeMessage(request), nil)
+	}
+}
+
+// numbers returns how many there are.
+func (w repair) numbers() (n uint64) {
+	for _, m := range w.missing {
+		n += m.Last - m.First + 1
+	}
+	return n
 }
 
 // repairPeer answers a peer that misses something.
@@ -25,11 +49,24 @@ func (r *receiver) repairPeer(m proto.RepairRequest) {
 	if to == nil || m.To != r.self.Boot {
 		return
 	}
-	batches, gone := r.ring.collect(m.Missing, maxReplyBytes)
+	limit := maxReplyBytes
+	if m.Reply == proto.ReplyDatagram {
+		limit = maxBurstBytes
+	}
+	batches, gone := r.ring.collect(m.Missing, limit)
 	if len(batches) == 0 && len(gone) == 0 {
 		return
 	}
-	r.courier.send(to, proto.EncodeMessage(proto.RepairReply{Origin: r.self, Batches: batches, Gone: gone}), nil)
+	if m.Reply != proto.ReplyDatagram {
+		r.courier.send(to, proto.EncodeMessage(proto.RepairReply{Origin: r.self, Batches: batches, Gone: gone}), nil)
+		return
+	}
+	for _, batch := range batches {
+		r.sender.send(to, batch)
+	}
+	if len(gone) > 0 {
+		r.sender.send(to, proto.EncodeMessage(proto.RepairReply{Origin: r.self, Gone: gone}))
+	}
 }
 
 // repaired takes in what an origin has sent again. What is gone a fence must cover.
@@ -40,9 +77,6 @@ func (r *receiver) repaired(m proto.RepairReply, at time.Time) {
 		if err != nil || !ok || batch.Origin != m.Origin {
 			r.stats.decodeErrors.Add(1)
 			continue
-		}
-		if !r.origins.has(batch.Origin, batch.Seq) {
-			r.stats.repairs.Add(1)
 		}
 		r.batch(batch, at)
 	}

@@ -17,8 +17,8 @@ type Stats struct {
 	SendDrops    uint64            // items that did not fit into the queue; the peers see a gap
 	ReceiveDrops uint64            // arrivals that did not fit into the inbox
 	Gaps         uint64            // ranges of missing numbers that a fence covered
-	RepairsAsked uint64            // requests for batches that had not arrived
-	Repairs      uint64            // batches that came that way
+	RepairsAsked uint64            // times that an origin was asked for batches that had not arrived
+	Repairs      uint64            // batches that came after that
 	Duplicates   uint64            // batches that came again
 	Unknown      uint64            // messages and items of kinds that this release does not know
 	DecodeErrors uint64            // messages that could not be read

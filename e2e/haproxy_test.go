@@ -74,6 +74,7 @@ func (balancer haproxy) run(t *testing.T, start func(*exec.Cmd) error, env ...st
 type loadReport struct {
 	Errors     int
 	ErrorKinds map[string]int
+	PerSecond  float64 `json:"operationsPerSecond"`
 	Operations map[string]struct {
 		Count  int
 		MeanMs float64 `json:"mean_ms"`

@@ -101,7 +101,9 @@ func (e *engine) start(ctx context.Context, o engineOptions) error {
 		Copies: e.sessions, Peers: joined, Rate: o.config.Coherence.Rate, Now: o.now, Logger: o.logger.Named("coherence"),
 	})
 	close(e.answering)
-	e.news.cluster.Store(joined)
+	if gossip {
+		e.news.cluster.Store(joined)
+	}
 	e.presence, err = presence.Start(presence.Options{
 		Store:   o.records,
 		Tenant:  session.DefaultTenant,

@@ -70,10 +70,10 @@ type Mark struct {
 	Reply   ReplyPath
 }
 
-// ReplyPath says whether a [Mark] is to be answered by a mark at once, and how.
+// ReplyPath says whether a [Mark] is to be answered by a mark at once, and how; or how a [RepairRequest] is.
 type ReplyPath uint8
 
-// The ways to answer a mark.
+// The ways to answer.
 const (
 	NoReply       ReplyPath = 0
 	ReplyDatagram ReplyPath = 1
@@ -189,7 +189,7 @@ const (
 	markElements          = 10
 	farewellElements      = 4
 	stateElements         = 3
-	repairRequestElements = 5
+	repairRequestElements = 6
 	repairReplyElements   = 5
 	requestElements       = 6
 	replyElements         = 6
@@ -228,6 +228,7 @@ func EncodeMessage(m Message) []byte {
 		e.origin(m.From)
 		e.uint(m.To)
 		e.ranges(m.Missing)
+		e.uint(uint64(m.Reply))
 	case RepairReply:
 		e = newFrame(kindRepairReply, repairReplyElements)
 		e.origin(m.Origin)
@@ -307,7 +308,7 @@ func DecodeMessage(p []byte) (Message, error) {
 		m = decodeState(d)
 	case kind == kindRepairRequest:
 		known = repairRequestElements
-		m = RepairRequest{From: d.origin(), To: d.uint(), Missing: d.ranges()}
+		m = RepairRequest{From: d.origin(), To: d.uint(), Missing: d.ranges(), Reply: d.replyPath()}
 	case kind == kindRepairReply:
 		known = repairReplyElements
 		m = decodeRepairReply(d)
@@ -392,9 +393,11 @@ func decodeMark(d *decoder) Mark {
 	m := Mark{Origin: d.origin(), Last: d.uint(), To: d.uint(), Sent: d.uint(), Echo: d.uint()}
 	m.Held = time.Duration(min(d.uint(), maxMicros)) * time.Microsecond
 	m.Applied = d.uint()
-	m.Reply = ReplyPath(min(d.uint(), uint64(ReplyStream)))
+	m.Reply = d.replyPath()
 	return m
 }
+
+func (d *decoder) replyPath() ReplyPath { return ReplyPath(min(d.uint(), uint64(ReplyStream))) }
 
 // maxMicros keeps a decoded time inside what time.Duration can hold.
 const maxMicros = 9e15

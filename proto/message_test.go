@@ -24,7 +24,7 @@ var everyMessage = []Message{
 	Mark{Origin: origin, Last: 9, To: 7, Sent: 1 << 50, Echo: 1<<50 - 1, Held: 3 * time.Millisecond, Applied: 4, Reply: ReplyStream},
 	Farewell{Origin: origin, Last: 9},
 	State{Points: []Point{{Origin: origin, Last: 3}}, Items: []Item{Stamp{Tenant: "default", Scope: "tag:a", Epoch: 8}}},
-	RepairRequest{From: origin, To: 5, Missing: []Range{{1, 3}, {7, 7}}},
+	RepairRequest{From: origin, To: 5, Missing: []Range{{1, 3}, {7, 7}}, Reply: ReplyDatagram},
 	RepairReply{Origin: origin, Batches: [][]byte{{1, 2}, {3}}, Gone: []Range{{4, 5}}},
 	Request{From: origin, ID: 8, Method: "keyring", Body: []byte{9}},
 	Reply{From: origin, ID: 8, Body: []byte{9}, Error: "no"},

@@ -8,6 +8,7 @@ type RepairRequest struct {
 	From    Origin // who asks
 	To      uint64 // the boot that gave the sequences out
 	Missing []Range
+	Reply   ReplyPath // by datagram: each batch as it was first sent; otherwise a [RepairReply]
 }
 
 // RepairReply brings batches again, as they were sent. What was asked for and is neither in Batches nor in Gone

@@ -1,6 +1,7 @@
 package netsim_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -136,4 +137,37 @@ func TestThreeNodesFormAClusterPartAndHeal(t *testing.T) {
 			t.Errorf("the counts are %+v", c)
 		}
 	})
+}
+
+func TestALostBatchComesAgainByDatagramAndByStreamWhereThatIsInVain(t *testing.T) {
+	const seed = 1
+	for _, blocked := range []bool{false, true} {
+		opts := netsim.Options{Seed: seed, Conditions: netsim.Conditions{Delay: time.Millisecond}}
+		simulate(t, opts, func(t *testing.T, network *netsim.Network) {
+			a, b := start(t, network, 1), start(t, network, 2)
+			defer stop(a, b)
+			await(t, 30*time.Second, "both trust each other", func() bool {
+				return a.alive() == 2 && b.alive() == 2 && a.Trusted(time.Now()) && b.Trusted(time.Now())
+			})
+			time.Sleep(5 * time.Second)
+
+			lost := 0
+			network.Lose(func(from, _ netip.AddrPort, packet []byte) bool {
+				hit := from == a.addr && bytes.Contains(packet, []byte("s/lost")) && (blocked || lost == 0)
+				if hit {
+					lost++
+				}
+				return hit
+			})
+			streams := network.Total().StreamsDialled
+			a.Publish(proto.Invalidate{Key: proto.NewKey("t", proto.KindSession, "lost"), Version: 1})
+			await(t, 100*time.Millisecond, "b has heard what was lost", func() bool { return b.heard("n1", "lost") })
+			if used := network.Total().StreamsDialled > streams; used != blocked {
+				t.Errorf("every datagram with it lost: %v, streams used: %v", blocked, used)
+			}
+			if stats := b.Stats(); stats.Repairs != 1 || stats.Fences[cluster.FenceGap] != 0 {
+				t.Errorf("%d repairs, fences %v", stats.Repairs, stats.Fences)
+			}
+		})
+	}
 }
