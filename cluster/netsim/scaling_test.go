@@ -48,6 +48,7 @@ func TestScaling(t *testing.T) {
 				for _, rate := range []int{0, 10, 100, 1000} {
 					m := s.measure(rate)
 					rows = append(rows, m.row(nodes, loss, rate))
+					t.Log(rows[len(rows)-1])
 					if m.open > 0 || loss == 0 && (m.fenced > 0 || m.untrusted > 0) {
 						t.Errorf("%d nodes, loss %v, %d writes a second: of %d deliveries %d by a fence, %d more missed; no trust in %d of %d samples",
 							nodes, loss, rate, len(m.took), m.fenced, m.open, m.untrusted, len(m.bounds))
