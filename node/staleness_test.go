@@ -31,6 +31,7 @@ func inRig(t *testing.T, n int, test func(r *rig)) {
 func (r *rig) copies(value string) (id string) {
 	r.t.Helper()
 	id = r.nodes[0].create(value)
+	time.Sleep(time.Millisecond) // until the news of that has arrived: no test is about it
 	for _, n := range r.nodes {
 		n.read(id, near.Local)
 	}
