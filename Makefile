@@ -40,7 +40,7 @@ scaling: ## simulate clusters of 10 to 300 nodes in virtual time: the table of d
 
 .PHONY: propagation
 propagation: ## measure the news on loopback: delays to 2, 9 and 29 peers with and without loss, processor time
-	go test -count=1 -timeout 30m -run '^$$' -bench 'Propagation|NewsCost' -benchtime 2000x ./cluster
+	go test -count=1 -timeout 30m -run '^$$' -bench 'Propagation|NewsCost' -benchtime 500x ./cluster
 
 .PHONY: gossip-cost
 gossip-cost: e2e-tools ## measure what gossip costs three nodes: pairs of runs with and without it (PAIRS=10)
