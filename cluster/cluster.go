@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -186,32 +185,10 @@ func (c *Cluster) configure(opts Options) (*memberlist.Config, error) {
 			return nil, fmt.Errorf("listen on %s: %w", bind, err)
 		}
 		conf.Transport = boundedTransport{transport}
-		conf.BindPort = transport.GetAutoBindPort()
+		conf.BindPort = transport.port()
 		conf.AdvertisePort = orDefault(conf.AdvertisePort, conf.BindPort)
 	}
 	return conf, nil
-}
-
-// listen opens the bus's sockets. It is not left to memberlist, which would keep them open when it fails.
-func listen(bind netip.AddrPort, logger *log.Logger) (*memberlist.NetTransport, error) {
-	// A free TCP port need not be free for UDP.
-	attempts := 1
-	if bind.Port() == 0 {
-		attempts = 10
-	}
-	var errs error
-	for range attempts {
-		transport, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
-			BindAddrs: []string{bind.Addr().String()},
-			BindPort:  int(bind.Port()),
-			Logger:    logger,
-		})
-		if err == nil {
-			return transport, nil
-		}
-		errs = errors.Join(errs, err)
-	}
-	return nil, errs
 }
 
 // search begins to look for seeds and vanished members, until Leave or Close.

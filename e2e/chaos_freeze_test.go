@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -29,15 +28,21 @@ func TestChaosFreezeBeyondTheRing(t *testing.T) {
 
 	freezeUnlocked(t, frozen, traffic.client("probe", writer))
 	begin, sent := time.Now(), writer.counter("klatch_bus_batches_total", `direction="sent"`)
-	// What fills the ring is on sessions of its own and is not recorded: a checker has better things to do.
+	// What fills the ring is on sessions of its own and is not recorded: a checker has better things to do. The end of a
+	// session leaves at once, in a batch of its own.
 	noise, quiet := context.WithCancel(t.Context())
 	defer quiet()
 	for range 4 {
-		path, _ := writer.create(`{}`)
 		traffic.running.Go(func() {
-			for i := 0; noise.Err() == nil; i++ {
-				if got, err := request(t.Context(), http.MethodPatch, "http://"+writer.api+path, fmt.Sprintf(`{"i":%d}`, i)); err != nil || got.status != http.StatusOK {
-					t.Errorf("a write of noise: %+v, %v", got, err)
+			for noise.Err() == nil {
+				made, err := request(t.Context(), http.MethodPost, "http://"+writer.api+"/v1/sessions", `{}`)
+				if err != nil || made.status != http.StatusCreated {
+					t.Errorf("noise: %d, %v: %s", made.status, err, made.body)
+					return
+				}
+				ended, err := request(t.Context(), http.MethodDelete, "http://"+writer.api+"/v1/sessions/"+made.session.ID, "")
+				if err != nil || ended.status != http.StatusNoContent {
+					t.Errorf("noise: %d, %v: %s", ended.status, err, ended.body)
 					return
 				}
 			}

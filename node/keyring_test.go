@@ -103,6 +103,7 @@ func TestARotationOfKeysLosesNoNewsAndNoNode(t *testing.T) {
 		time.Sleep(pause)
 		close(stop)
 		n := <-written
+		time.Sleep(pause) // until the news of the last write has arrived
 
 		for _, node := range r.nodes {
 			if got := node.read(id, near.Session); got != fmt.Sprint(n) {

@@ -136,6 +136,19 @@ func (Invalidate) itemKind() itemKind { return kindInvalidate }
 func (Touched) itemKind() itemKind    { return kindTouched }
 func (Stamp) itemKind() itemKind      { return kindStamp }
 
+// Urgent reports whether somebody on a peer may be waiting for an item, so that it is not to wait for others to share a
+// datagram with.
+func Urgent(item Item) bool {
+	switch it := item.(type) {
+	case Invalidate:
+		return it.Dead
+	case Touched:
+		return false
+	default:
+		return true
+	}
+}
+
 // EncodeItem returns the msgpack form of one item, ready to be packed by [PackBatch].
 func EncodeItem(item Item) []byte {
 	e := newEncoder()
